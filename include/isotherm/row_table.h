@@ -24,8 +24,9 @@
 // never a mixture, and takes no lock: a row that is written anew gets new memory, and the old one
 // is used again when no call can still read it. Errors. std::invalid_argument for columns of
 // unequal lengths or row_bytes out of range. Where memory ends, requests that need a new key are
-// answered reply_retry; keys that are there can be written still. std::invalid_argument for `evict`
-// without scores, or with less memory than it needs, and for columns of scores without any.
+// answered reply_retry; keys that are there can be written still. std::bad_alloc where `maxmemory`
+// has no room for one row (up to 3 MiB). std::invalid_argument for `evict` without scores, or with
+// less memory than it needs, and for columns of scores without any.
 #pragma once
 
 #include <cstddef>

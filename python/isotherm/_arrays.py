@@ -69,6 +69,8 @@ def _converted(given, dtype, name):
         if array.dtype != dtype:
             raise TypeError(f"{name}: wants {dtype.itemsize} bytes each, not {array.dtype}")
         return array
+    if array.dtype.kind == "O" and dtype.kind in "fc":
+        array = _floats(array, name, dtype)
     is_text = dtype.kind in "SU"
     if not np.can_cast(array.dtype, dtype, "same_kind") or is_text > (array.dtype.kind in "SU"):
         raise TypeError(f"{name}: wants {'strings' if is_text else 'numbers'} of dtype {dtype}, not "
@@ -82,6 +84,16 @@ def _converted(given, dtype, name):
         raise ValueError(f"{name}: wants dtype {dtype}, which would cut some of what was given, "
                          f"{array.dtype}")
     return made
+
+
+def _floats(objects, name, dtype):
+    """Of integers that no dtype of NumPy holds; anything else as it is."""
+    if not all(isinstance(number, (int, float)) for number in objects.flat):
+        return objects
+    try:
+        return np.array([float(number) for number in objects.flat]).reshape(objects.shape)
+    except OverflowError:
+        raise OverflowError(f"{name}: a number is out of the range of {dtype}") from None
 
 
 def _integers(given, dtype, name, seen):
@@ -113,7 +125,11 @@ def _records(given, dtype, name):
         column = _converted([record[at] for record in records], base, f"{name}: {field}")
         if column.ndim == 1:  # one element for each of the row
             column = column.reshape(-1, *[1] * len(row))
-        array[field] = _broadcast(column, (array.size, *row), name).reshape(array.shape + row)
+        shape = (array.size, *row)
+        try:
+            array[field] = np.broadcast_to(column, shape).reshape(array.shape + row)
+        except ValueError:
+            raise _of_another_shape(column, shape, name) from None
     return array
 
 
@@ -131,17 +147,17 @@ def values(given, dtype, shape, name):
         array = _converted(given, dtype, name)
         if array.size == 0 and 0 in shape:
             return np.empty(shape, dtype)
-        return np.ascontiguousarray(_broadcast(array, shape, name))
+        # A number or a row is repeated for all keys; a list that is too short is a mistake.
+        if array.shape != shape[len(shape) - array.ndim:]:
+            raise _of_another_shape(array, shape, name)
+        return np.ascontiguousarray(np.broadcast_to(array, shape))
     if view.shape != shape:
-        raise ValueError(f"{name}: wants shape {shape}, not {view.shape}")
+        raise _of_another_shape(view, shape, name)
     return _checked(view, dtype, name)
 
 
-def _broadcast(array, shape, name):
-    try:
-        return np.broadcast_to(array, shape)
-    except ValueError:
-        raise ValueError(f"{name}: wants shape {shape}, not {array.shape}") from None
+def _of_another_shape(array, shape, name):
+    return ValueError(f"{name}: wants shape {shape}, not {array.shape}")
 
 
 def out(given, dtype, shape):

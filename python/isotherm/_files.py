@@ -29,6 +29,10 @@ _BLOCK = struct.Struct("<QQQ")
 
 def save(table, path):
     path = os.fsdecode(path)
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device, to be kept
+        with open(path, "wb") as file:
+            write(table, file)
+        return
     # A short name, which the folder has room for whatever the name of the file is.
     handle, name = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".isotherm.")
     try:

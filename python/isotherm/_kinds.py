@@ -13,6 +13,10 @@ from ._types import parse_key, parse_memory, parse_value
 from .table import Table, _FixedTable
 
 
+_LEAST_MEMORY = 1 << 20  # of a table on the CPU; its rows lie in pages beside
+_PAGE = 2 << 20
+
+
 def make(key, value, device, expected, memory, host_memory, evict):
     expected = operator.index(expected)
     if expected < 0:
@@ -25,6 +29,7 @@ def make(key, value, device, expected, memory, host_memory, evict):
         if gpus:
             core = _core._GpuItems(gpus, memory, host_memory, _evicts(evict))
             return GpuBytesTable._over(core, key_dtype, kind, gpus)
+        _check_expected(expected, 0, memory)
         core = _core.Store(memory, str(evict or "noeviction"), 512 << 20)
         return BytesTable._over(core, key_dtype, kind, ())
     evict_by = _evict_by(evict)
@@ -32,6 +37,10 @@ def make(key, value, device, expected, memory, host_memory, evict):
     _check_host_memory(host_memory, gpus)
     kind_of_table = GpuTable if gpus else _FixedTable
     row_bytes = kind[0].itemsize * int(np.prod(kind[1], dtype=object))
+    is_word = kind[0].kind in "ui" and row_bytes == 8 and kind[1] == ()
+    needed = _LEAST_MEMORY + (_PAGE if evict_by or not is_word else 0)
+    if not gpus and 0 < memory < needed:
+        raise MemoryError(f"memory={memory}: such a table needs {needed} bytes or more")
     if not gpus and not (evict_by and memory):
         _check_expected(expected, row_bytes, memory)
     made = kind_of_table.__new__(kind_of_table)
@@ -42,7 +51,7 @@ def make(key, value, device, expected, memory, host_memory, evict):
         if str(error) != "std::bad_alloc":  # which says no more
             raise
         raise MemoryError(f"memory={memory}, expected={expected}: there is no room for such a table; "
-                          f"it needs about {(1 << 20) + expected * 28} bytes, and rows") from None
+                          f"it needs about {needed + expected * 28} bytes, and rows") from None
     made._gpus = gpus
     return made
 

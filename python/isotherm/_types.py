@@ -1,5 +1,6 @@
 """Names of the kinds of keys and values, such as "u64" and "f32[128]"."""
 
+import operator
 import re
 
 import numpy as np
@@ -73,3 +74,11 @@ def parse_memory(memory, name="memory"):
     if not 0 <= size < 2**64:
         raise ValueError(f"{name} must be from 0 to 2^64 - 1 bytes, but is {memory}")
     return size
+
+
+def checked_chunk(chunk):
+    """How many entries a step of a walk takes in."""
+    chunk = operator.index(chunk)
+    if not 1 <= chunk < 2**63:
+        raise ValueError(f"chunk must be 1 to 2**63 - 1, not {chunk}")
+    return chunk

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from . import _core, _errors
 from ._arrow_column import ArrowColumn
-from ._types import parse_memory
+from ._types import checked_chunk, parse_memory
 
 Text = bytes | str
 Strings = Any
@@ -308,10 +308,9 @@ class Store(_Requests):
         >>> list(store.keys())
         [[b'a']]
         """
-        cursor, started = 0, False
-        while cursor or not started:
-            started = True
-            cursor, keys = self._core.scan(cursor, chunk)
+        chunk, cursor = checked_chunk(chunk), None
+        while cursor != 0:
+            cursor, keys = self._core.scan(cursor or 0, chunk)
             if keys:
                 yield keys
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _core, _devices, _files
-from ._types import name_of
+from ._types import checked_chunk, name_of
 
 Keys = Any
 """An int or byte string, a list, or an array (see ``Table``)."""
@@ -249,8 +249,7 @@ class Table:
         ...        for key in keys)
         [1, 3]
         """
-        if chunk < 1:
-            raise ValueError(f"chunk must be at least 1, not {chunk}")
+        chunk = checked_chunk(chunk)
         cursor, started = 0, False
         while cursor or not started:
             started = True

@@ -1,8 +1,9 @@
 // The classes Store and Submitter of the module: byte strings. isotherm/store.py documents them.
 //
-// Columns go through the store in batches of rows_per_batch, with a step of upkeep behind each.
-// Requests of a pipeline are tuples (code, key, value, number, options, expiry); what a code means
-// is in `append_request`, and what it returns in `result_of`.
+// Columns go through the store in batches of rows_per_batch, fewer where they would take more than
+// a 32nd of its cap, since what a batch lets go is not free before it ends. Behind each is a step
+// of upkeep. Requests of a pipeline are tuples (code, key, value, number, options, expiry); what a
+// code means is in `append_request`, and what it returns in `result_of`.
 #include "isotherm/store.h"
 
 #include <algorithm>
@@ -97,11 +98,7 @@ nb::object result_of(const Batch& batch, Batch::Row row) {
   }
 }
 
-uint64_t bytes_in(const ByteColumn& column, size_t from, size_t rows) {
-  uint64_t sum = 0;
-  for (size_t i = from; i < from + rows; ++i) sum += column[i].size() + 64;
-  return sum;
-}
+constexpr uint64_t bytes_per_row = 64;  // about, beside key and value
 
 EvictionPolicy policy_of(std::string_view name) {
   const std::optional<EvictionPolicy> policy = parse_eviction_policy(name);
@@ -114,7 +111,9 @@ EvictionPolicy policy_of(std::string_view name) {
 class ByteStore {
  public:
   ByteStore(uint64_t memory, std::string_view evict, uint64_t max_value_bytes)
-      : store_(options(memory, evict, max_value_bytes)), pool_(store_) {}
+      : store_(options(memory, evict, max_value_bytes)),
+        most_batch_bytes_(memory != 0 ? memory / 32 : ~uint64_t{0}),
+        pool_(store_) {}
 
   uint64_t size() const { return store_.size(); }
   uint64_t memory() const { return store_.memory(); }
@@ -190,7 +189,7 @@ class ByteStore {
     nb::object versions = new_array(one_dimension(keys.size()), NPY_ULONG);
     auto* const to = static_cast<uint64_t*>(PyArray_DATA(as_array(versions)));
     each_reply(
-        keys, [&](Batch& batch, size_t row) { batch.get(keys[row]); },
+        keys, nullptr, [&](Batch& batch, size_t row) { batch.get(keys[row]); },
         [&](const Reply& reply, size_t row) {
           const bool found = reply.status.load(std::memory_order_acquire) == Status::ok;
           to[row] = found ? reply.version : 0;
@@ -211,7 +210,7 @@ class ByteStore {
                                 .c_str());
     }
     const uint64_t* const expected = versions_of(versions, keys.size());
-    return statuses(keys, [&](Batch& batch, size_t row) {
+    return statuses(keys, &values, [&](Batch& batch, size_t row) {
       batch.put(keys[row], values[row], options, expiry, 0,
                 expected != nullptr ? expected[row] : 0);
     });
@@ -221,14 +220,15 @@ class ByteStore {
     const ByteColumn keys(keys_given, "keys");
     const uint64_t* const expected = versions_of(versions, keys.size());
     const uint16_t options = expected != nullptr ? option::if_version : 0;
-    return statuses(keys, [&](Batch& batch, size_t row) {
+    return statuses(keys, nullptr, [&](Batch& batch, size_t row) {
       batch.erase(keys[row], options, expected != nullptr ? expected[row] : 0);
     });
   }
 
   nb::object expire_many(nb::handle keys_given, int64_t expiry) {
     const ByteColumn keys(keys_given, "keys");
-    return statuses(keys, [&](Batch& batch, size_t row) { batch.expire(keys[row], expiry); });
+    return statuses(keys, nullptr,
+                    [&](Batch& batch, size_t row) { batch.expire(keys[row], expiry); });
   }
 
   // The requests take effect together where `atomic`, else in order.
@@ -238,11 +238,15 @@ class ByteStore {
     nb::object results = checked(PyList_New(static_cast<Py_ssize_t>(rows)));
     const Pool::Lease lease = Pool::Lease::with_gil(pool_);
     const Cleared batch(lease->batch);
-    const size_t most = atomic ? rows : rows_per_batch;
-    for (size_t from = 0; from < rows; from += most) {
-      const size_t part = std::min(most, rows - from);
-      for (size_t i = 0; i < part; ++i) {
-        append_request(*batch, PyTuple_GetItem(kept.ptr(), static_cast<Py_ssize_t>(from + i)));
+    size_t part = 0;
+    for (size_t from = 0; from < rows; from += part) {
+      uint64_t bytes = 0;
+      for (part = 0; from + part < rows; ++part) {
+        if (!atomic && (part == rows_per_batch || bytes > most_batch_bytes_)) break;
+        append_request(*batch, PyTuple_GetItem(kept.ptr(), static_cast<Py_ssize_t>(from + part)));
+        const auto row = static_cast<Batch::Row>(part);
+        bytes +=
+            batch->columns().key[row].size() + batch->columns().value[row].size() + bytes_per_row;
       }
       if (atomic) batch->group(0);
       {
@@ -328,22 +332,43 @@ class ByteStore {
     return static_cast<const uint64_t*>(PyArray_DATA(as_array(versions)));
   }
 
-  // Runs a request for each key: `append(batch, row)` fills it in and `show(reply, row)`, with the
-  // GIL, sees its reply.
+  struct Part {
+    size_t rows = 0;
+    uint64_t bytes = 0;
+  };
+  // Of the rows behind `from`, those that go in one batch.
+  Part part_of(const ByteColumn& keys, const ByteColumn* values, size_t from) const {
+    Part part;
+    while (part.rows < rows_per_batch && from + part.rows < keys.size()) {
+      const size_t row = from + part.rows;
+      const uint64_t bytes =
+          keys[row].size() + (values != nullptr ? (*values)[row].size() : 0) + bytes_per_row;
+      if (part.rows != 0 && part.bytes + bytes > most_batch_bytes_) break;
+      ++part.rows;
+      part.bytes += bytes;
+    }
+    return part;
+  }
+
+  // Runs a request for each key: `append(batch, row)` fills it in, with one of `values` unless
+  // null, and `show(reply, row)`, with the GIL, sees its reply.
   template <class Append, class Show>
-  void each_reply(const ByteColumn& keys, Append&& append, Show&& show) {
+  void each_reply(const ByteColumn& keys, const ByteColumn* values, Append&& append, Show&& show) {
     if (keys.size() == 0) return;
     const Pool::Lease lease = Pool::Lease::with_gil(pool_);
     const Cleared batch(lease->batch);
-    for (size_t from = 0; from < keys.size(); from += rows_per_batch) {
-      const size_t rows = std::min(rows_per_batch, keys.size() - from);
+    Part part;
+    for (size_t from = 0; from < keys.size(); from += part.rows) {
+      part = part_of(keys, values, from);
       {
-        const GilReleased released(bytes_in(keys, from, rows));
-        for (size_t i = 0; i < rows; ++i) append(*batch, from + i);
+        const GilReleased released(part.bytes);
+        for (size_t i = 0; i < part.rows; ++i) append(*batch, from + i);
         lease->handle.submit(*batch);
       }
-      for (size_t i = 0; i < rows; ++i) show(batch->reply(static_cast<Batch::Row>(i)), from + i);
-      const GilReleased released(bytes_in(keys, from, rows));
+      for (size_t i = 0; i < part.rows; ++i) {
+        show(batch->reply(static_cast<Batch::Row>(i)), from + i);
+      }
+      const GilReleased released(part.bytes);
       batch->clear();
       lease->handle.maintain();
     }
@@ -352,7 +377,7 @@ class ByteStore {
   template <class Show>
   void gets(const ByteColumn& keys, uint16_t options, Show&& show) {
     each_reply(
-        keys, [&](Batch& batch, size_t row) { batch.get(keys[row], options); },
+        keys, nullptr, [&](Batch& batch, size_t row) { batch.get(keys[row], options); },
         [&](const Reply& reply, size_t row) {
           const bool found = reply.status.load(std::memory_order_acquire) == Status::ok;
           show(row, found && reply.data != nullptr ? reply.value() : std::string_view(), found);
@@ -360,16 +385,17 @@ class ByteStore {
   }
 
   template <class Append>
-  nb::object statuses(const ByteColumn& keys, Append&& append) {
+  nb::object statuses(const ByteColumn& keys, const ByteColumn* values, Append&& append) {
     nb::object statuses = new_array(one_dimension(keys.size()), NPY_UBYTE);
     auto* const to = static_cast<uint8_t*>(PyArray_DATA(as_array(statuses)));
-    each_reply(keys, append, [&](const Reply& reply, size_t row) {
+    each_reply(keys, values, append, [&](const Reply& reply, size_t row) {
       to[row] = static_cast<uint8_t>(reply.status.load(std::memory_order_acquire));
     });
     return statuses;
   }
 
   Store store_;
+  const uint64_t most_batch_bytes_;
   Pool pool_;
 };
 

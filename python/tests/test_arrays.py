@@ -80,6 +80,9 @@ def test_wrong_keys(table, keys, error, words):
     (np.zeros(2, "f4"), ValueError, r"wants shape \(2, 2\), not \(2,\)"),
     (np.zeros((2, 4), "f4")[:, ::2], ValueError, "C order"),
     ([[1, 2, 3]], ValueError, r"wants shape \(2, 2\), not \(1, 3\)"),
+    ([[1, 2]], ValueError, r"wants shape \(2, 2\), not \(1, 2\)"),
+    ([1], ValueError, r"wants shape \(2, 2\), not \(1,\)"),
+    ([10**400, 1], OverflowError, "values: a number is out of the range of float32"),
     ("text", TypeError, "values: wants numbers of dtype float32"),
     ([1j, 2], TypeError, "values: wants numbers of dtype float32, not complex128"),
 ])
@@ -190,7 +193,8 @@ def test_what_fits_is_converted():
     for value, given in (("u8", np.int64(255)), ("S3", [b"abc"]), ("U3", ["abc"]), ("U3", [b"ab"]),
                          ("f32", [np.inf]), ("f32", 0.1), ("f16", np.float64(1)), ("V2", [b"ab"]),
                          ("M8[s]", [np.datetime64("2020-01-01T00:00:01.000")]),
-                         ("M8[s]", [np.datetime64("NaT", "s")]), ("bool", True)):
+                         ("M8[s]", [np.datetime64("NaT", "s")]), ("bool", True),
+                         ("f64", [2**64]), ("f32", [2**100])):
         table = Table(value=value)
         table.put([1], given)
         expected = np.array(given).astype(table.value_dtype).reshape(1)

@@ -5,6 +5,7 @@ import os
 import pickle
 import stat
 import struct
+import subprocess
 import zlib
 
 import numpy as np
@@ -65,6 +66,22 @@ def test_a_saved_table_replaces_the_one_before(tmp_path):
         table.save(tmp_path / "nowhere" / "table")
     with pytest.raises(FileNotFoundError):
         Table.load(tmp_path / "nothing")
+
+
+def test_a_pipe_or_a_device_is_written_to_and_stays(tmp_path):
+    table = Table()
+    table.put(5, 6)
+    path, copy = tmp_path / "pipe", tmp_path / "copy"
+    os.mkfifo(path)
+    with subprocess.Popen(["cp", path, copy]) as reader:
+        table.save(path)
+        assert reader.wait() == 0
+    assert stat.S_ISFIFO(path.stat().st_mode) and Table.load(copy)[5] == 6
+    with pytest.raises(OSError, match="No space left"):
+        table.save("/dev/full")
+    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+    with pytest.raises(IsADirectoryError):
+        table.save(tmp_path)
 
 
 def test_files_that_are_cut_or_changed_are_refused(tmp_path):

@@ -262,6 +262,13 @@ def test_a_full_store_evicts_or_refuses():
     evicting = Store(memory="8mb", evict="allkeys-lru")
     assert evicting.put_many(keys, values).all()
     assert 0 < len(evicting) < len(keys) and evicting.stats()["memory_bytes"] <= 10 << 20
+    large = Store(memory="16mb", evict="allkeys-lru")  # a sixth of what one call stores
+    assert large.put_many(keys[:2000], [b"x" * 50_000] * 2000).all()
+    assert large.stats()["memory_bytes"] <= 20 << 20
+    pipeline = large.pipeline()
+    for key in keys[2000:3000]:
+        pipeline.put(key, b"y" * 50_000)
+    assert all(pipeline.execute()) and large.stats()["memory_bytes"] <= 20 << 20
     with pytest.raises(ValueError, match="allkeys-lru"):
         Store(evict="lru")
     with pytest.raises(ValueError, match="longer than the store allows"):
@@ -405,6 +412,10 @@ def test_asyncio_beside_groups_of_other_threads():
 
 
 def test_keys_and_clear():
+    for walk in (Store().keys, Table().keys, Table("bytes", "bytes").items):
+        for chunk, error in ((1.5, TypeError), (0, ValueError), (-1, ValueError), (2**70, ValueError)):
+            with pytest.raises(error, match="chunk must be|integer"):
+                list(walk(chunk))
     store = Store()
     store.put_many([b"%d" % i for i in range(1000)], [b""] * 1000)
     seen = [key for chunk in store.keys(chunk=50) for key in chunk]

@@ -212,9 +212,16 @@ def test_room_that_cannot_be_is_refused_at_once():
         with pytest.raises(MemoryError, match="takes .* bytes or more, and that is beyond memory=20"):
             Table(value=value, expected=10**6, memory=20 << 20)
         assert len(Table(value=value, expected=10**6, memory=enough)) == 0
-    for memory in (1, 100_000):
-        with pytest.raises(MemoryError, match=f"memory={memory}, .* needs about 1048576 bytes"):
+    for memory in (1, 100_000, (1 << 20) - 1):
+        with pytest.raises(MemoryError, match=f"memory={memory}: .* needs 1048576 bytes or more"):
             Table(memory=memory)
+    with pytest.raises(MemoryError, match="needs 3145728 bytes or more"):
+        Table(value="f32[2]", memory=(3 << 20) - 1)
+    smallest = Table(value="f32[2]", memory=3 << 20)
+    smallest.put([1], [[2, 3]])
+    assert smallest[1].tolist() == [2, 3]
+    with pytest.raises(MemoryError, match="beyond memory=1048576"):
+        Table("bytes", "u64", expected=10**9, memory="1mb")
     with pytest.raises(MemoryError, match="needs about 29048576 bytes"):
         Table(expected=10**6, memory=25_500_000)
     assert len(Table(memory=1 << 20)) == len(Table(expected=10**6, memory=29_048_576)) == 0

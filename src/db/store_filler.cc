@@ -78,13 +78,14 @@ bool StoreFiller::is_refused(const Batch& batch, Batch::Row row) {
   return status != Status::ok && !(erases && status == Status::not_found);
 }
 
-// A tree makes room: it takes in what waits for it, and memory forgets what is in its files. What
-// was stored once with less memory, or beyond it, is lent some. Rows of a batch are of different
-// keys.
+// What was stored once, with less memory or beyond the cap, may run over it now as far as writes
+// may, since items lie otherwise than they did, and is lent its own size. A tree makes room: it
+// takes in what waits for it, and memory forgets what is in its files. Rows of a batch are of
+// different keys.
 bool StoreFiller::put_again(Batch::Row row, MetaRequest* with_state) {
   Tree* const tree = engine_.tree();
   const Batch::Columns& columns = batch_.columns();
-  for (int left = tree == nullptr ? 0 : most_tries; left > 0; --left) {
+  for (int left = most_tries; left > 0; --left) {
     worker_.maintain(now_ms_);
     Batch again;
     again.select(columns.database[row]);
@@ -93,6 +94,7 @@ bool StoreFiller::put_again(Batch::Row row, MetaRequest* with_state) {
     } else if (with_state != nullptr) {
       again.meta(columns.key[row], columns.value[row], *with_state, columns.expiry[row],
                  columns.flags[row]);
+      again.columns().options[0] |= option::over_cap;
     } else {
       again.put(columns.key[row], columns.value[row], option::over_cap, columns.expiry[row],
                 columns.flags[row]);
@@ -102,7 +104,7 @@ bool StoreFiller::put_again(Batch::Row row, MetaRequest* with_state) {
     worker_.submit(again, now_ms_);
     engine_.lend_memory(-lent);
     if (!is_refused(again, 0)) return true;
-    if (!tree->flush()) return false;
+    if (tree == nullptr || !tree->flush()) return false;
   }
   return false;
 }

@@ -215,12 +215,16 @@ void Journal::run() {
     lock.lock();
   }
   lock.unlock();
-  // The mark says that all before it is on disk.
   step(true);
+  append_mark();
+  step(true);
+}
+
+// Says that all before it is on disk. It is written with what comes next, and not synced by itself.
+void Journal::append_mark() {
   RecordHeader mark{};
   mark.op = RecordOp::mark;
-  append_again({reinterpret_cast<const char*>(&mark), sizeof mark});
-  step(true);
+  if (append_again({reinterpret_cast<const char*>(&mark), sizeof mark})) mark_end_ = buffer_.end();
 }
 
 void Journal::step(bool ends) {
@@ -229,7 +233,10 @@ void Journal::step(bool ends) {
     const std::lock_guard writing(writing_);
     result = write_all(true);
   }
-  if (result >= 0 && sync_is_due(ends)) result = sync_or_rewind();
+  if (result >= 0 && sync_is_due(ends)) {
+    result = sync_or_rewind();
+    if (result >= 0 && !ends && policy() == SyncPolicy::everysec) append_mark();
+  }
   note_error(result < 0 ? -result : 0);
   if (policy() == SyncPolicy::no) buffer_.release(written_lsn_.load(std::memory_order_relaxed));
   tell();
@@ -271,9 +278,11 @@ int Journal::next_segment(uint64_t least_bytes) {
 }
 
 bool Journal::sync_is_due(bool ends) const {
-  const uint64_t unsynced =
-      written_lsn_.load(std::memory_order_relaxed) - synced_lsn_.load(std::memory_order_relaxed);
-  if (unsynced == 0) {
+  constexpr uint64_t mark_bytes = sizeof(BlockHeader) + sizeof(RecordHeader);
+  const uint64_t written = written_lsn_.load(std::memory_order_relaxed);
+  const uint64_t unsynced = written - synced_lsn_.load(std::memory_order_relaxed);
+  const bool only_mark = !ends && unsynced == mark_bytes && written == mark_end_;
+  if (unsynced == 0 || only_mark) {
     // The end of a batch whose blocks were there before may be all that is new.
     return synced_number_.load(std::memory_order_relaxed) !=
            written_number_.load(std::memory_order_relaxed);

@@ -190,6 +190,7 @@ class Journal final : public CommitSink, public Awaited {
                   RunningBatch& running);
   void append_alone(const RecordHeader& record, std::string_view key);
   bool append_again(std::string_view records);
+  void append_mark();
   void end_records(RunningBatch& running);
   uint64_t safe_number() const;
   bool is_shown_safe(const Batch& batch, uint64_t own) const;
@@ -248,6 +249,7 @@ class Journal final : public CommitSink, public Awaited {
   alignas(64) SegmentWriter segments_;
   // The writer's.
   Clock::time_point last_sync_ = Clock::now();
+  uint64_t mark_end_ = 0;  // of the last one; 0: none yet
   uint64_t seen_end_ = 0;  // of the buffer, by the last step
   uint64_t counted_ = 0;
   Point rewrite_from_{};  // with the number of a segment

@@ -14,7 +14,8 @@
 //
 // The torn tail and the corrupt middle. Each block says up to where all was on disk when it was
 // made (`synced`). Where no block can be read, but one behind it says that this was on disk, the
-// file is damaged; otherwise the journal was torn there by the end of its writer.
+// file is damaged; otherwise the journal was torn there by the end of its writer. With `everysec` a
+// mark behind each sync says so, whatever comes later.
 //
 // The base has what the records up to a version had told of; these count no more, wherever they
 // are, and only the records behind them do. So a journal may begin anywhere before the moment that
@@ -42,7 +43,7 @@ enum class RecordOp : uint8_t {
   erase,    // it is gone: by a request, by eviction, or because it expired
   expiry,   // its expiry is this from now on
   flush,    // all keys of the database that have older versions are gone
-  mark,     // nothing; the writer ended in order
+  mark,     // nothing: it is there for what its block says of those before
 };
 
 struct RecordHeader {

@@ -441,8 +441,8 @@ bool BatchRunner::make_room(BatchRun& run) {
     store.budget.passing.fetch_add(run.passing, std::memory_order_relaxed);
   }
   if (needed.at_once + needed.in_place == 0) return true;
-  // Values that have arrived in their items take no more memory, so they are not refused.
-  return upkeep_.make_room(needed, run.now_ms) || needed.at_once == 0;
+  // Values that have arrived in their items take no more memory, and any of them may go for others.
+  return upkeep_.make_room(needed, run.now_ms) || (needed.at_once == 0 && store.evicts_any);
 }
 
 bool BatchRunner::maintain(int64_t now_ms) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <new>
 #include <stdexcept>
 #include <thread>
 
@@ -74,6 +75,10 @@ struct RowTable::State {
         index(pages, budget, epochs, seed, !evicts, expected_of(options)),
         pool(pages, budget, epochs, row_bytes, scores != RowScores::none),
         eviction(index, pool, epochs) {
+    // A table that could never store a row is refused at once.
+    if (options.maxmemory != 0 && budget.used() + Pages::page_bytes > options.maxmemory) {
+      throw std::bad_alloc();
+    }
     pages.fault_ahead(budget);
   }
 

@@ -201,20 +201,12 @@ TEST_F(RowTableTest, AtTheCapNewKeysAreRefusedAndPresentOnesAreWritten) {
   EXPECT_EQ(after.refused, 0u);
 }
 
-TEST_F(RowTableTest, WithoutMemoryForOneRowEveryKeyIsRefused) {
-  RowTable tiny({.row_bytes = 1 << 20, .maxmemory = 1 << 20, .hash_seed = seed});
-  RowHandle mine(tiny);
-  const std::vector<char> rows(2 << 20);
-  std::vector<uint8_t> hits(2);
-  RowRequests requests;
-  const Keys keys = {1, 2};
-  requests.op = TableOp::add;
-  requests.keys = keys;
-  requests.rows = rows.data();
-  requests.sum = add_elements<char>;
-  requests.found = hits.data();
-  EXPECT_EQ(mine.run(requests).refused, 2u);
-  EXPECT_EQ(hits, (std::vector<uint8_t>{reply_retry, reply_retry}));
+TEST_F(RowTableTest, WithoutMemoryForOneRowThereIsNoTable) {
+  EXPECT_THROW(RowTable({.row_bytes = 8, .maxmemory = 100'000}), std::bad_alloc);
+  EXPECT_THROW(RowTable({.row_bytes = 8, .maxmemory = 2 << 20}), std::bad_alloc);
+  RowTable smallest({.row_bytes = 1 << 20, .maxmemory = 3 << 20, .hash_seed = seed});
+  RowHandle mine(smallest);
+  EXPECT_EQ(mine.put(Keys{1}, std::vector<char>(1 << 20).data()).refused, 0u);
 }
 
 TEST_F(RowTableTest, FewLargeRowsFindRoomBelowASmallCap) {

@@ -64,12 +64,11 @@ void LargeItems::arrive(Location location, uint64_t bytes) {
   budget_.items.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
 }
 
-// What a write that may run over the cap brings is counted already, nearly all of it: to refuse it
-// would free no memory that its sender could not take again.
-bool LargeItems::take_in(Location location, bool force) {
+bool LargeItems::take_in(Location location, Bound bound) {
   Header& header = LargeItems::header(location);
   const uint64_t more = header.charged - std::min(header.charged, header.arrived);
-  if (!force && !budget_.fits(more)) return false;
+  if (bound == Bound::cap && !budget_.fits(more)) return false;
+  if (bound == Bound::over_cap && !budget_.fits_over(more)) return false;
   enter(&header);
   return true;
 }

@@ -70,8 +70,9 @@ class LargeItems {
   // The two halves of `allocate`: memory that nobody counts, for an item whose value is still on
   // its way (items/arriving_item.h), and its entry into the store. `take_out` undoes the latter.
   static Location prepare(uint64_t bytes);
-  void arrive(Location location, uint64_t bytes);  // the budget counts as many from now on
-  bool take_in(Location location, bool force);
+  void arrive(Location location, uint64_t bytes);      // the budget counts as many from now on
+  enum class Bound : uint8_t { cap, over_cap, none };  // over_cap: as with `force`
+  bool take_in(Location location, Bound bound);
   void take_out(Location location);
   void discard(Location location);
   // The full lengths of the values that are on their way.

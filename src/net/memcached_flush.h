@@ -2,7 +2,7 @@
 //
 // There is one time for the whole server: each flush_all replaces it, and one without delay thereby
 // cancels a delayed one. Whoever finds it due takes it and flushes database 0; the time is looked
-// at before the requests of a memcached connection, and somewhat later by each loop's timer.
+// at before the requests of any connection, and somewhat later by each loop's timer.
 //
 // Threads. Any thread may set and take; exactly one takes a time that is due.
 #pragma once
@@ -20,6 +20,7 @@ class FlushTime {
 
   void set(int64_t time_ms) { time_ms_.store(time_ms, std::memory_order_release); }
 
+  bool planned() const { return time_ms_.load(std::memory_order_relaxed) != never; }
   bool due(int64_t now_ms) const { return time_ms_.load(std::memory_order_relaxed) <= now_ms; }
   // True for the one caller who is to flush now.
   bool take_due(int64_t now_ms) {

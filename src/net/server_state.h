@@ -27,6 +27,7 @@
 #include "net/pause.h"
 #include "net/proven_addresses.h"
 #include "net/rate_meter.h"
+#include "net/resident_memory.h"
 #include "net/server_options.h"
 #include "net/shutdown.h"
 
@@ -110,6 +111,7 @@ struct ServerState {
   Shutdown shutdown;
   ClientList clients;
   Rates rates;
+  ResidentMemory resident;
 
   ProvenAddresses proven;
   Journal* journal = nullptr;  // null: none

@@ -25,8 +25,8 @@ import tempfile
 import threading
 import time
 
-from server_process import (LONGEST_SECONDS, Client, Failure, PeakMemory, ServerProcess, memcached_client,
-                            resident_bytes, soon, status_of)
+from server_process import (LONGEST_SECONDS, Client, Failure, PeakMemory, ServerProcess, encode,
+                            memcached_client, resident_bytes, soon, status_of)
 
 MIB = 1 << 20
 MAXMEMORY = 20 * MIB  # times the scale, as all sizes
@@ -166,6 +166,36 @@ def beside_a_journal(options, count):
         raise Failure(f"items take {highest / MIB:.0f} MiB beside a journal")
 
 
+def nothing_to_evict(options, policy):
+    """Large values without expiry beside small ones with: the cap holds, and what was stored is there
+    after a restart."""
+    size, stored = 100_000, []
+    with tempfile.TemporaryDirectory() as folder:
+        flags = ("--threads", "2", "--maxmemory", str(MAXMEMORY), "--maxmemory-policy", policy,
+                 "--dir", folder, "--appendonly", "yes", *options.flags)
+        with ServerProcess(options.server, *flags) as server:
+
+            def work(number):
+                client = Client(server.port)
+                for i in range(100):
+                    key = b"%d:%d" % (number, i)
+                    client.send(encode("SET", b"small" + key, "v", "EX", 1000) +
+                                encode("SET", key, b"v" * size))
+                    client.reply()  # refused, it may be
+                    if client.reply() == b"OK":
+                        stored.append(key)
+
+            in_clients(work)
+            info = Client(server.port).command("INFO", "memory").decode()
+            used = int(re.search(r"used_memory_items:(\d+)", info).group(1))
+        with ServerProcess(options.server, *flags) as server:
+            gone = len(stored) - Client(server.port).command("EXISTS", *stored)
+    print(f"  {policy}, large values without expiry: {len(stored)} of {CLIENTS * 100} stored, "
+          f"{used / MIB:.0f} MiB of {MAXMEMORY / MIB:.0f}", flush=True)
+    if used > MAXMEMORY * 17 / 16 + 17 * MIB or gone or len(stored) * size < 0.6 * MAXMEMORY:
+        raise Failure(f"{policy}: {used / MIB:.0f} MiB, {gone} gone after a restart")
+
+
 def append(options):
     part = 100_000 * options.scale
     with started(options, "allkeys-lru") as server:
@@ -184,7 +214,7 @@ def append(options):
 
 
 def shift(options, maxmemory, loads):
-    """Small values, then larger ones, in pipelines of many clients."""
+    """Values of one size and then of another, in pipelines of many clients."""
     with ServerProcess(options.server, "--threads", "4", "--maxmemory", f"{maxmemory}mb",
                        "--maxmemory-policy", "allkeys-lru", *options.flags) as server:
         peak = PeakMemory(server.pid)
@@ -195,8 +225,8 @@ def shift(options, maxmemory, loads):
             if done.returncode != 0 or "rror" in done.stdout + done.stderr:
                 raise Failure(f"values of {size} bytes: {(done.stdout + done.stderr)[-200:]}")
         highest = peak.stop()
-    print(f"  sizes that shift upward: resident at most {highest / MIB:.0f} MiB of {maxmemory}",
-          flush=True)
+    print(f"  sizes that shift from {loads[0][0]} to {loads[-1][0]}: resident at most "
+          f"{highest / MIB:.0f} MiB of {maxmemory}", flush=True)
     if highest > 1.15 * maxmemory * MIB + (32 + options.beside) * MIB:
         raise Failure(f"resident memory reached {highest / MIB:.0f} MiB")
 
@@ -235,6 +265,10 @@ def run(options):
     append(options)
     shift(options, *((512, [(40, 3_000_000), (900, 800_000)]) if is_long else
                      (64, [(40, 400_000), (900, 150_000)])))
+    shift(options, *((512, [(300_000, 6000), (4000, 400_000)]) if is_long else
+                     (64, [(300_000, 700), (4000, 40_000)])))
+    for policy in ("volatile-lru", "volatile-ttl"):
+        nothing_to_evict(options, policy)
     # Among other tests it is whether it goes back at all.
     flush(options, *((20_000_000, 5) if is_long else (1_000_000, LONGEST_SECONDS)))
 

@@ -39,17 +39,15 @@ void append_key(std::string& line, std::string_view key, bool binary) {
   }
 }
 
-// Seconds, of which memcached shows 32 bits.
-uint32_t time_left(int64_t expiry, int64_t now_ms) {
-  const int64_t left_ms = expiry - now_ms;
-  return static_cast<uint32_t>(left_ms > 0 ? (left_ms + 999) / 1000 : left_ms / 1000);
+uint64_t seconds_left(int64_t expiry, int64_t now_ms) {
+  return static_cast<uint64_t>((std::max(expiry, now_ms) - now_ms + 999) / 1000);
 }
 
-void append_time_left(std::string& line, int64_t expiry, int64_t now_ms) {
+void append_seconds_left(std::string& line, int64_t expiry, int64_t now_ms) {
   if (expiry == no_expiry) {
     line.append(" t-1");
   } else {
-    append_number(line, 't', time_left(expiry, now_ms));
+    append_number(line, 't', seconds_left(expiry, now_ms));
   }
 }
 
@@ -73,7 +71,7 @@ void append_flag(const MetaResult& result, std::string_view flag, int64_t expiry
       return append_key(line, result.command.key,
                         reads && result.ok() ? result.found_binary() : result.command.in_base64);
     case 't':
-      if (result.ok()) append_time_left(line, expiry, result.command.now_ms);
+      if (result.ok()) append_seconds_left(line, expiry, result.command.now_ms);
       return;
     case 'c':
       if (result.ok()) append_number(line, 'c', result.reply.version);
@@ -182,7 +180,7 @@ char* put_flag(char* to, char letter, const Reply& reply, int64_t now_ms) {
       return put_flag_number(to, letter, reply.version);
     case 't':
       if (reply.expiry == no_expiry) return put_text(to, " t-1");
-      return put_flag_number(to, letter, time_left(reply.expiry, now_ms));
+      return put_flag_number(to, letter, seconds_left(reply.expiry, now_ms));
     case 'l':
       return put_flag_number(to, letter, seconds_since_use(state, now_ms));
     case 'h':

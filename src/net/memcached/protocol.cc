@@ -27,7 +27,6 @@ class MemcachedProtocol final : public Protocol {
     // It tells reads from writes late, so a pause of writes holds both.
     held_ = server_.pause.holds(turn.now_ms()) != Pause::Holds::nothing;
     if (held_) return 0;
-    add_due_flush(server_, turn.batch, turn.now_ms());
     turn.batch.select(memcached_database);
     SpareLists<MemcachedAnswer>::begin(answers_, input.size());
     auto rows = static_cast<Batch::Row>(

@@ -303,12 +303,16 @@ void client_no_touch(Call& call) {
   call.ok();
 }
 
+// In the words of commands that take them all and then look.
+void too_many_arguments(Call& call) {
+  const std::string word(call[1].substr(0, call[1].find('\0')).substr(0, 128));
+  call.error("ERR unknown subcommand or wrong number of arguments for '" + word +
+             "'. Try CLIENT HELP.");
+}
+
 void client_pause(Call& call) {
   using Holds = Pause::Holds;
-  if (call.size() > 4) {
-    return call.error(
-        "ERR unknown subcommand or wrong number of arguments for 'PAUSE'. Try CLIENT HELP.");
-  }
+  if (call.size() > 4) return too_many_arguments(call);
   Holds holds = Holds::all;
   if (call.size() == 4 && equals_ignoring_case(call[3], "write")) {
     holds = Holds::writes;
@@ -385,10 +389,7 @@ void client_trackinginfo(Call& call) { call.answer(encode_tracking, 0, 0); }
 
 // No command blocks its client.
 void client_unblock(Call& call) {
-  if (call.size() > 4) {
-    return call.error(
-        "ERR unknown subcommand or wrong number of arguments for 'UNBLOCK'. Try CLIENT HELP.");
-  }
+  if (call.size() > 4) return too_many_arguments(call);
   if (call.size() == 4 && !equals_ignoring_case(call[3], "timeout") &&
       !equals_ignoring_case(call[3], "error")) {
     return call.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");

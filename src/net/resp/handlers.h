@@ -57,6 +57,7 @@ void shutdown(Call& call);
 // Whether what a command waits for is not over yet; the first call asks for it.
 bool is_awaited(Arguments words, ServerState& server, Session& session);
 void bgrewriteaof(Call& call);
+void memory_purge(Call& call);
 void memory_usage(Call& call);
 void lolwut(Call& call);
 void dbsize(Call& call);

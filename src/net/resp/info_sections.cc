@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <string>
 
 #include "net/version.h"
@@ -15,13 +14,6 @@
 
 namespace isotherm::net::info_sections {
 namespace {
-
-uint64_t resident_bytes() {
-  std::ifstream statm("/proc/self/statm");
-  uint64_t total = 0, resident = 0;
-  statm >> total >> resident;
-  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-}
 
 std::string operating_system() {
   utsname name{};
@@ -93,7 +85,7 @@ void clients(ServerState& server, const Statistics&, InfoLines& lines) {
 void memory(ServerState& server, const Statistics& statistics, InfoLines& lines) {
   const EngineStats& engine = statistics.engine;
   const uint64_t used = engine.used_memory;
-  const uint64_t resident = resident_bytes();
+  const uint64_t resident = server.resident.bytes();
   const uint64_t peak = server.rates.raise_peak(used);
   struct sysinfo machine {};
   sysinfo(&machine);

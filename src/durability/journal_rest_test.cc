@@ -1,0 +1,60 @@
+// A journal that rests: marks say that the blocks before them were on disk.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "models/journal_fixture.h"
+
+namespace isotherm::journal_rest_test {
+namespace {
+
+class JournalRestTest : public JournalFixture {
+ protected:
+  // A copy of the files as a crash would leave them now.
+  void copy_to(const std::string& to) const {
+    write(to + "/test.1", read(path("1")));
+    write(to + "/test.manifest", read(path("manifest")));
+  }
+};
+
+// The process ends a second behind its last change: all was on disk, so none of it may be missing.
+TEST_F(JournalRestTest, DamageInWhatWasSyncedLastIsNoTornTail) {
+  open(SyncPolicy::everysec);
+  constexpr uint64_t keys = 20;
+  size_t mark = sizeof(SegmentHeader);
+  for (uint64_t i = 0; i < keys; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    put(key, "value");
+    mark += sizeof(BlockHeader) + record_bytes(key.size(), 5);
+  }
+  const std::string copy = new_folder();
+  for (uint64_t records = 0; records <= keys; records = JournalReader(copy, "test", 1).records()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    copy_to(copy);
+  }
+  const std::string whole = read(copy + "/test.1");
+  for (size_t at = sizeof(SegmentHeader); at < mark; at += 97) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    write(copy + "/test.1", damaged);
+    EXPECT_THROW(JournalReader(copy, "test", 1), JournalError) << at;
+  }
+  write(copy + "/test.1", whole);
+  EXPECT_EQ(JournalReader(copy, "test", 1).torn_bytes(), 0u);
+}
+
+// The mark itself is not synced, or a store that rests would be synced for ever.
+TEST_F(JournalRestTest, AStoreThatRestsIsSyncedNoMore) {
+  open(SyncPolicy::everysec);
+  put("key", "value");
+  const Journal& journal = *store->journal;
+  while (journal.syncs() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const uint64_t syncs = journal.syncs();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+  EXPECT_EQ(journal.syncs(), syncs);
+}
+
+}  // namespace
+}  // namespace isotherm::journal_rest_test

@@ -1,0 +1,53 @@
+// ResidentMemory: what the process has in memory, and what is done where that is far above what the
+// store counts.
+//
+// The allocator keeps what was freed for a second, since most is soon asked for again. Where values
+// become smaller at full speed it is not: the store takes pages for the small ones while the memory
+// of the large ones still waits, and both together are up to twice the cap. `bound` then has the
+// allocator give back all that is free. What it leaves beside the store's count is the process
+// itself, connections, or somebody else's: only what comes on top of that is looked at from then
+// on.
+//
+// Threads. Any; a look is made by one of them.
+// Limits. Memory goes back by request with jemalloc alone.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace isotherm::net {
+
+class ResidentMemory {
+ public:
+  static constexpr int64_t between_looks_ms = 5;
+
+  ResidentMemory();
+  ~ResidentMemory();
+  ResidentMemory(const ResidentMemory&) = delete;
+  ResidentMemory& operator=(const ResidentMemory&) = delete;
+
+  // Bytes; 0 where the system does not say.
+  uint64_t bytes() const;
+  // Called very often; `used`: bytes that the store counts, of at most `cap` (0: any number).
+  void bound(int64_t now_ms, uint64_t used, uint64_t cap) {
+    int64_t due = next_look_ms_.load(std::memory_order_relaxed);
+    if (now_ms < due || cap == 0) return;
+    if (next_look_ms_.compare_exchange_strong(due, now_ms + between_looks_ms)) look(used, cap);
+  }
+
+  // What the allocator keeps goes back to the system.
+  static void give_back_free();
+
+  // How far `bytes` may grow away from what is used.
+  static uint64_t allowance(uint64_t cap);
+
+ private:
+  void look(uint64_t used, uint64_t cap);
+  uint64_t beside(uint64_t used) const;
+
+  int statm_;
+  std::atomic<int64_t> next_look_ms_{0};
+  std::atomic<uint64_t> least_beside_{~uint64_t{0}};
+};
+
+}  // namespace isotherm::net
