@@ -97,10 +97,16 @@ void Loop::flush_if_due() {
   LoopTurn& turn = spare_turn();
   turn.began_us = turn.turn.now_us();
   turn.copied_before = LoopTurn::copies_nothing;
-  add_due_flush(server_, turn.batch, while_ago_ms);
+  add_flush(turn, while_ago_ms);
   // Another loop was faster, or it has to wait.
   if (turn.batch.empty()) return spare_turns_.push_back(&turn);
   start_batch(turn);
+}
+
+// Requests that come while it is under way are later than the flush.
+void Loop::add_flush(LoopTurn& turn, int64_t now_ms) {
+  add_due_flush(server_, turn.batch, now_ms);
+  if (!turn.batch.empty()) flushing_ = &turn;
 }
 
 void Loop::turn() {
@@ -117,7 +123,8 @@ void Loop::turn() {
 
 // Otherwise whoever makes it possible wakes the loop.
 bool Loop::may_begin() const {
-  return refused_ == nullptr && under_way_.size() < Worker::most_under_way;
+  return refused_ == nullptr && flushing_ == nullptr &&
+         under_way_.size() < Worker::most_under_way;
 }
 
 LoopTurn& Loop::spare_turn() {
@@ -147,7 +154,7 @@ void Loop::trim_turns() {
 void Loop::begin_turn() {
   LoopTurn& turn = spare_turn();
   if (server_.memcached.flush.planned()) [[unlikely]]
-    add_due_flush(server_, turn.batch, turn.turn.now_ms());
+    add_flush(turn, turn.turn.now_ms());
   parse_ready(turn);
   now_ms_ = turn.turn.now_ms();
   turn.began_us = turn.turn.now_us();
@@ -232,6 +239,7 @@ void Loop::answer_ready(LoopTurn& turn, bool others_wait) {
 }
 
 void Loop::end_turn(LoopTurn& turn) {
+  if (flushing_ == &turn) flushing_ = nullptr;
   if (turn.alone) {
     for (Connection* connection : turn.connections) connection->end_alone(turn.turn);
     if (std::exchange(turn.walks, false)) walks_under_way_ = false;

@@ -150,6 +150,7 @@ class Loop final : public LoopControl {
   void watch_all_clients();
   void look_after();
   void flush_if_due();
+  void add_flush(LoopTurn& turn, int64_t now_ms);
   void check_outputs();
   void release_if_over();
   void close_idle();
@@ -172,6 +173,7 @@ class Loop final : public LoopControl {
   size_t unneeded_turns_ = 0;  // of these, since they were trimmed
   std::vector<LoopTurn*> under_way_;
   LoopTurn* refused_ = nullptr;     // parsed, but its batch is not started yet
+  LoopTurn* flushing_ = nullptr;    // its batch begins with a flush that was due
   std::vector<Connection*> alone_;  // that wait with a command that runs alone
   bool walks_under_way_ = false;    // steps of some
   std::vector<std::unique_ptr<Connection>> connections_;
