@@ -11,17 +11,18 @@ DB = ("db_bench --records {records} --seconds {seconds} --memory {max(64, int(70
       "--threads {min(threads, 2)}")
 # With a copy of the files on a GPU.
 ON_GPU = ("db_bench --records {records} --seconds {seconds} --memory {max(64, int(7000 * scale))} "
-          "--gpu-memory {max(256, int(20000 * scale))} --threads {threads} --batch 1000")
-IN_CALLS = "{name}, calls of 1,000, files copied to a GPU"
+          "--gpu-memory {min(60000, max(256, int(160000 * scale)))} --threads {threads} --batch 1000")
 SYSTEMS = (("isotherm", "Isotherm Db"), ("rocksdb", "RocksDB"))
+IN_CALLS = (("isotherm", "Isotherm Db, calls of 1,000, files copied to a GPU"), ("rocksdb", "RocksDB, calls of 1,000"))
 MEASURED = r" offered (?P<rate>\d+): (?P<mps>[\d.]+) M/s, mean (?P<mean>[\d.]+) us, p50 (?P<p50>[\d.]+) us"
 LOADS = ("put", "get", "update", "erase")
+MIXES = ("ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "zippydb")
+SIZES = ((8, 8), (16, 128), (32, 512), (64, 1024))
 
 
-def lines(panel, load, x, y="mps", factor=1, curve="{name}"):
+def lines(panel, load, x, y="mps", factor=1, systems=SYSTEMS):
     """A point of each system."""
-    return tuple(Line(panel, f"^{system} {load}{MEASURED}", curve.replace("{name}", name), x, y, factor)
-                 for system, name in SYSTEMS)
+    return tuple(Line(panel, f"^{system} {load}{MEASURED}", name, x, y, factor) for system, name in systems)
 
 
 def parts(load, x):
@@ -74,8 +75,15 @@ PRESETS = (
     Preset("hrocks-table5", "features of stores",
            left_out="nothing to measure: Db has values of any length, ranges, transactions, and answers as RocksDB "
                     "does (tests/db/db_oracle.cc); Viper, Plush, uTree and gpKVS need persistent memory, which is gone"),
-    Preset("hrocks-table6", "a lookup over the size of G-memtables",
-           left_out="the same runs as hrocks-table3, which has both tables' numbers; memtables on the GPU are not built"),
+    Preset(
+        "hrocks-table6", "look-ups over how much is on the GPU", "G-memtables of 64 MB to 4 GB, 8 + 8 B: a look-up of "
+        "H-Rocks takes 3.1 to 3.3 µs (hrocks-table3)",
+        "the copy of a Db's files on a GPU, each key searched in run after run, calls of 1,000; a pair takes 32 B there",
+        "MB on the GPU", {"look-ups": "M look-ups/s"},
+        (Run("db_bench --records {int(x * 31250)} --seconds {seconds} --memory {x * 2} --gpu-memory {max(256, x * 4)} "
+             "--threads {threads} --batch 1000 --loads get",
+             lines("look-ups", "get", "{x}", systems=IN_CALLS), (64, 256, 1024), needs="gpu"),),
+        reference=IN_CALLS[1][1], records=64_000_000, scale=1, log_x=True),
     Preset(
         "hrocks-table7", "requests a second for a dollar", PAPER + "; 7,657 USD in all, 1,337 the GPU",
         DIFFERS + "; the price is what --price says", "load", {"efficiency": "requests/s for a unit of money"},
@@ -92,7 +100,9 @@ PRESETS = (
         "k requests/s offered", {load: "M requests/s" for load in LOADS},
         (Run(f"{DB} --loads put,get,update,erase --rates 20000,100000,500000,2000000", tuple(
             read for load in LOADS for read in lines(load, load, "{int(rate) / 1000}"))),
-         Run(f"{ON_GPU} --loads get", lines("get", "get", "{float(mps) * 1000}", curve=IN_CALLS), needs="gpu")),
+         Run(f"{ON_GPU} --loads put,get", tuple(
+             read for load in ("put", "get") for read in lines(load, load, "{float(mps) * 1000}", systems=IN_CALLS)),
+             needs="gpu")),
         reference="RocksDB", records=100_000_000, scale=0.001, log_x=True, log_y=True,
         points={"put": {"paper: H-Rocks": {100_000: 33}},
                 "get": {"paper: H-Rocks": {250_000: 210}, "paper: RocksDB": {250_000: 4}},
@@ -113,7 +123,11 @@ PRESETS = (
         "key/value bytes", {"put": "M requests/s", "get": "M requests/s"},
         tuple(Run(f"{DB} --loads put,get {sizes(key, value)}",
                   lines("put", "put", "{x}") + lines("get", "get", "{x}"), (f"{key}/{value}",))
-              for key, value in ((8, 8), (16, 128), (32, 512), (64, 1024))),
+              for key, value in SIZES) +
+        tuple(Run(f"{ON_GPU} --loads put,get {sizes(key, value)}",
+                  lines("put", "put", "{x}", systems=IN_CALLS) + lines("get", "get", "{x}", systems=IN_CALLS),
+                  (f"{key}/{value}",), needs="gpu")
+              for key, value in SIZES),
         reference="RocksDB", records=100_000_000, scale=0.0005),
     Preset("hrocks-11", "pointers to values beside values in the memtable",
            left_out="our runs on the GPU have values beside their keys: there is no second way to compare with"),
@@ -127,9 +141,10 @@ PRESETS = (
     Preset(
         "hrocks-13", "YCSB A to D, and ZippyDB's mix", PAPER + "; 16 + 100 B, writes uniform, reads Zipf .99",
         DIFFERS + "; closed loop", "load", {"throughput": "M requests/s"},
-        (Run(f"{DB} {sizes(16, 100)} --loads ycsb-a,ycsb-b,ycsb-c,ycsb-d,zippydb", tuple(
-            read for load in ("ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "zippydb")
-            for read in lines("throughput", load, load))),),
+        (Run(f"{DB} {sizes(16, 100)} --loads {','.join(MIXES)}", tuple(
+            read for load in MIXES for read in lines("throughput", load, load))),
+         Run(f"{ON_GPU} {sizes(16, 100)} --loads {','.join(MIXES[:3])}", tuple(
+             read for load in MIXES[:3] for read in lines("throughput", load, load, systems=IN_CALLS)), needs="gpu")),
         reference="RocksDB", records=100_000_000, scale=0.001, log_y=True,
         points={"throughput": {
             "paper: H-Rocks": {"ycsb-a": 52, "ycsb-b": 64, "ycsb-c": 92, "ycsb-d": 72},

@@ -17,10 +17,12 @@
 // keys and values stay where they are until `run` has returned, and what was read until `clear`.
 // When `run` returns, all writes are as safe as DbOptions::sync says.
 //
-// Memory. What was read keeps its memory until `clear`, so a batch that is not needed is cleared;
-// what ranges show takes memory beside DbOptions::memory where no GPU has answered them. A
-// batch of writes may be larger than DbOptions::memory; one that reads, too, has to fit with what
-// it writes, or rows of it are answered out_of_memory.
+// Memory. A batch that has run is cleared soon: what it read keeps its memory until `clear`, and
+// what is replaced or evicted behind it, by whomever, is not used again before. At
+// DbOptions::memory every write of the Db would wait for that, a tenth of a second each. What
+// ranges show takes memory beside DbOptions::memory where no GPU has answered them. A batch of
+// writes may be larger than DbOptions::memory; one that reads, too, has to fit with what it writes,
+// or rows of it are answered out_of_memory.
 //
 // Threads. Belongs to one at a time. It has one of the Db's workers (DbOptions::most_calls) as long
 // as it lives, so a thread keeps its own and uses it again. It is destroyed before the Db.

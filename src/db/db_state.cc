@@ -24,6 +24,7 @@ const Clock& its_clock() {
 }
 
 const DbOptions& checked(const DbOptions& options) {
+  if (options.sync > DbSync::no) throw std::invalid_argument("sync is none of DbSync");
   if (options.most_calls == 0 || options.most_calls > most_calls) {
     throw std::invalid_argument("most_calls must be from 1 to 250");
   }

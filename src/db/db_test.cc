@@ -55,6 +55,9 @@ TEST_F(DbTest, AFolderIsOpenOnce) {
   wrong = {};
   wrong.start_threads = 100'000;
   EXPECT_EQ(code(Db::open(wrong, root_ + "/other", other)), Code::invalid);
+  wrong = {};
+  wrong.sync = static_cast<DbSync>(9);
+  EXPECT_EQ(code(Db::open(wrong, root_ + "/other", other)), Code::invalid);
 }
 
 TEST_F(DbTest, AMergeThatIsRefusedWritesNothing) {

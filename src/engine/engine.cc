@@ -66,6 +66,9 @@ void check_together(const Options& options) {
 }
 
 const Options& checked(const Options& options) {
+  if (options.maxmemory_policy > EvictionPolicy::volatile_ttl) {
+    throw std::invalid_argument("maxmemory_policy is none of EvictionPolicy");
+  }
   if (options.databases == 0 || options.databases > max_databases) {
     throw std::invalid_argument("databases must be from 1 to 16384");
   }
@@ -430,6 +433,7 @@ EngineStats Engine::stats() const {
 }
 
 uint64_t Engine::count(uint32_t number) const {
+  if (number >= state_->store.databases.size()) return 0;
   if (state_->tree != nullptr) return state_->tree->count(number, state_->clock.now_ms());
   return state_->store.databases.at(number).count();
 }

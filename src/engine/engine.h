@@ -159,8 +159,7 @@ class Engine {
   void set_demotion_hook(DemotionHook* hook);
   // Where more is than memory holds; null: nowhere.
   Tree* tree() const;
-  // Versions that are given from now on are larger. While there is no item, with the index on the
-  // host.
+  // Versions that are given from now on are larger. While no row runs, with the index on the host.
   void begin_versions(uint64_t version);
   // Whether replies may have to wait until changes that they show are safe.
   bool has_commit_sink() const;

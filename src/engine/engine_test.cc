@@ -61,6 +61,9 @@ TEST_F(EngineTest, RefusesOptionsOutOfRange) {
   Options options;
   options.max_value_bytes = uint64_t{1} << 32;
   EXPECT_THROW(Engine(options, clock), std::invalid_argument);
+  Options of_no_policy;
+  of_no_policy.maxmemory_policy = static_cast<EvictionPolicy>(99);
+  EXPECT_THROW(Engine(of_no_policy, clock), std::invalid_argument);
   options.max_value_bytes -= 1;
   options.databases = 16'384;
   EXPECT_NO_THROW(Engine(options, clock));

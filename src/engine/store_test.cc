@@ -218,6 +218,12 @@ TEST_F(StoreTest, DatabasesAreApart) {
   handle.select(16);
   EXPECT_EQ(handle.put("key", "v"), Status::invalid);
   EXPECT_EQ(get("key"), "(absent)");
+  EXPECT_EQ(store.size(16), 0u);
+  handle.clear();
+  Batch batch;
+  batch.columns().op[batch.get("key")] = static_cast<Op>(77);
+  handle.submit(batch);
+  EXPECT_EQ(batch.reply(0).status, Status::invalid);
 }
 
 TEST_F(StoreTest, ClearRemovesEveryKey) {

@@ -27,10 +27,12 @@ const SnapshotSource::Moment* TreeSnapshot::begin(Worker& worker, bool /*keeps_f
   return &moment_;
 }
 
-// Called while no row runs.
+// Called while no row runs. Databases count their versions each by itself; all that they give later
+// are larger.
 void TreeSnapshot::take_moments() {
   moment_ = {};
   moment_.version = engine_.tree()->last_version();
+  engine_.begin_versions(moment_.version);
   moment_.at_ms = engine_.clock().now_ms();
   moment_.changes = engine_.stats().changes;
   for (uint32_t i = 0; i < engine_.options().databases; ++i) {

@@ -167,6 +167,27 @@ TEST_P(TreeSnapshotTest, ItHasItsMomentWhileChangesAndFlushesGoOn) {
   }
 }
 
+// A journal begins with its snapshot: what has a version up to the moment's counts no more there.
+TEST_P(TreeSnapshotTest, WhatIsChangedBehindItsMomentHasALargerVersion) {
+  const auto put = [&](uint32_t database) {
+    Batch batch;
+    batch.select(database);
+    batch.put("key", "value");
+    worker_->submit(batch);
+    const uint64_t version = batch.reply(0).version;
+    batch.clear();
+    return version;
+  };
+  for (int i = 0; i < 100; ++i) put(0);
+  put(1);
+  const SnapshotSource::Moment* const moment = source_->begin(*worker_, false);
+  ASSERT_NE(moment, nullptr);
+  for (uint32_t database = 0; database < 3; ++database) {
+    EXPECT_GT(put(database), moment->version) << database;
+  }
+  source_->end(*worker_);
+}
+
 // It is written from where it lies, and not as a piece with others.
 TEST_P(TreeSnapshotTest, ALargeValueIsThereBetweenSmallOnes) {
   const std::string large(1 << 20, 'v');

@@ -1,5 +1,6 @@
 #include "items/item_store.h"
 
+#include <atomic>
 #include <cstring>
 #include <set>
 #include <thread>
@@ -35,6 +36,30 @@ TEST_F(ItemStoreTest, EverySizeHasRoomOfItsOwn) {
       ASSERT_EQ(memory[i], static_cast<char>(bytes % 251)) << bytes;
     }
     cache->free_unpublished(location);
+  }
+}
+
+// Of threads that all see the same room for a large item one alone gets it.
+TEST_F(CappedItemStoreTest, LargeItemsOfSeveralThreadsStayWithinTheCap) {
+  constexpr uint32_t writers = 4;
+  LargeItems& large = store->large_items();
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<uint32_t> ready{0};
+    std::vector<Location> got(writers, location::none);
+    std::vector<std::thread> threads;
+    for (Location& its : got) {
+      threads.emplace_back([&] {
+        ++ready;
+        while (ready.load() < writers) std::this_thread::yield();
+        its = large.allocate(5 << 20, false);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(large.count(), 1u);
+    EXPECT_LE(budget.claimed(), limit);
+    for (const Location its : got) {
+      if (its != location::none) large.free(its);
+    }
   }
 }
 

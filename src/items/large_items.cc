@@ -32,22 +32,31 @@ Location LargeItems::location_of(Header* header) {
 }
 
 Location LargeItems::allocate(uint64_t bytes, bool force) {
-  const Location location = fits(bytes, force) ? prepare(bytes) : location::none;
-  if (location == location::none) return location;
+  if (bytes > longest_item) return location::none;
+  const uint64_t cost = bytes + sizeof(Header) + allocator_bytes;
+  if (!reserve(cost, force)) return location::none;
+  const Location location = prepare(bytes);
+  if (location == location::none) {
+    budget_.items.fetch_sub(static_cast<int64_t>(cost), std::memory_order_relaxed);
+    return location;
+  }
+  header(location).arrived = cost;
   try {
     enter(&header(location));
     return location;
   } catch (const std::bad_alloc&) {
-    std::free(&header(location));
+    discard(location);
     return location::none;
   }
 }
 
-// Whether an item of so many bytes fits; with `force`, beyond the cap as far as a write may go.
-bool LargeItems::fits(uint64_t bytes, bool force) const {
-  if (bytes > longest_item) return false;
-  const uint64_t cost = bytes + sizeof(Header) + allocator_bytes;
-  return force ? budget_.fits_over(cost) : budget_.fits(cost);
+// Counts so many bytes if they fit; with `force`, beyond the cap as far as a write may go. Of
+// several threads that all see the same room one alone gets it.
+bool LargeItems::reserve(uint64_t cost, bool force) {
+  const std::lock_guard guard(reserving_);
+  if (!(force ? budget_.fits_over(cost) : budget_.fits(cost))) return false;
+  budget_.items.fetch_add(static_cast<int64_t>(cost), std::memory_order_relaxed);
+  return true;
 }
 
 Location LargeItems::prepare(uint64_t bytes) {

@@ -21,7 +21,8 @@
 //
 // Invariants. `find` shows only items that were live within the caller's epoch, so they stay until
 // the caller leaves it.
-// Threads. Any; one mutex for the table, which is never held while other code runs.
+// Threads. Any; one mutex for the table, which is never held while other code runs, and one for the
+// account.
 // Limits. 2^32 - 1 large items.
 #pragma once
 
@@ -46,7 +47,7 @@ class LargeItems {
     Header* older = nullptr;
     Header* newer = nullptr;
     uint64_t stamp = 0;
-    uint64_t arrived = 0;  // bytes that the budget counts of an item that is not in the store yet
+    uint64_t arrived = 0;  // bytes that the budget counts before the item is in the store
 
     static constexpr uint32_t live = 1;
     static constexpr uint32_t used = 2;
@@ -136,7 +137,7 @@ class LargeItems {
     return stamp != no_stamp && stamp + one_round <= hand_.load(std::memory_order_relaxed);
   }
   static Location location_of(Header* header);
-  bool fits(uint64_t bytes, bool force) const;
+  bool reserve(uint64_t cost, bool force);
   void enter(Header* header);
   void give_number(Header* header);
   void append(Header* header);
@@ -145,6 +146,7 @@ class LargeItems {
   static void give_back(Header* header);
 
   MemoryBudget& budget_;
+  std::mutex reserving_;
   std::atomic<int64_t> next_expiry_{std::numeric_limits<int64_t>::max()};
   std::atomic<uint32_t> limit_{0};
   std::atomic<uint64_t> count_{0};

@@ -44,6 +44,7 @@ RocksDb::~RocksDb() = default;
 
 rocksdb::Status RocksDb::Close() {
   if (mine_ == nullptr) return Status::OK();
+  if (snapshots_ != 0) return Status::Aborted("Cannot close DB with unreleased snapshot.");
   Status flushed = rocks_status(mine_->flush());
   mine_.reset();
   Status closed = db_->Close();
@@ -229,6 +230,7 @@ const rocksdb::Snapshot* RocksDb::GetSnapshot() {
   const auto turn = both_.turn();
   std::unique_ptr<const DbSnapshot> mine;
   if (!mine_->snapshot(mine).ok()) return nullptr;
+  snapshots_.fetch_add(1);
   return new BothSnapshots(std::move(mine), db_->GetSnapshot(), GetLatestSequenceNumber());
 }
 
@@ -237,6 +239,7 @@ void RocksDb::ReleaseSnapshot(const rocksdb::Snapshot* snapshot) {
   const auto* const both = static_cast<const BothSnapshots*>(snapshot);
   db_->ReleaseSnapshot(both->others);
   delete both;
+  snapshots_.fetch_sub(1);
 }
 
 // ---- Files and figures ----

@@ -138,7 +138,8 @@ class RocksDb final : public rocksdb::StackableDB {
   const bool syncs_;
   const bool merges_;
   BothWriter both_;
-  std::atomic<uint64_t> changes_{0};  // of this process, as a part of the sequence number
+  std::atomic<uint64_t> snapshots_{0};  // that are not released
+  std::atomic<uint64_t> changes_{0};    // of this process, as a part of the sequence number
 };
 
 }  // namespace isotherm

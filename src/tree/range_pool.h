@@ -16,20 +16,19 @@
 
 namespace isotherm {
 
-class RangePool : public ColumnPool<DirectRanges> {
+class RangePool final : public ColumnPool<DirectRanges> {
  public:
   RangePool(TreeFiles& files, uint64_t most_bytes)
-      : ColumnPool(most_bytes, shape_for(most_bytes).reply_room,
-                   [this, shape = shape_for(most_bytes)] { return make(shape); }),
-        files_(files) {}
+      : ColumnPool(most_bytes), files_(files), shape_(shape_for(most_bytes)) {}
 
   // A device has failed some.
   void lose() { files_.lose(); }
 
  private:
-  std::unique_ptr<DirectRanges> make(const RangeShape& shape) {
+  uint64_t wanted_bytes() override { return shape_.reply_room; }
+  std::unique_ptr<DirectRanges> make() override {
     try {
-      return files_.make_ranges(shape);
+      return files_.make_ranges(shape_);
     } catch (const DeviceError&) {
       lose();
     } catch (const std::bad_alloc&) {
@@ -49,6 +48,7 @@ class RangePool : public ColumnPool<DirectRanges> {
   }
 
   TreeFiles& files_;
+  const RangeShape shape_;
 };
 
 }  // namespace isotherm

@@ -148,12 +148,14 @@ bool RangeReader::ask_once(const SortedView& view, std::vector<uint32_t>& rows) 
   const std::span<const uint32_t> all(rows);
   size_t at = 0;
   while (at < all.size()) {
-    Piece piece{pool_.lend(), {}};
+    Piece piece{pool_.lend(true), {}};
     if (piece.lent == nullptr && !started.empty()) {
       for (const Piece& one : started) settle(one, true, again);
       started.clear();
-      piece.lent = pool_.lend();
+      piece.lent = pool_.lend(true);
     }
+    const bool passes = piece.lent == nullptr;
+    if (passes) piece.lent = pool_.lend(false);
     if (piece.lent == nullptr) break;
     const size_t some = start(view, all.subspan(at), piece.lent->columns());
     if (some == 0) {  // its keys are too long
@@ -161,8 +163,12 @@ bool RangeReader::ask_once(const SortedView& view, std::vector<uint32_t>& rows) 
       continue;
     }
     piece.rows = all.subspan(at, some);
-    started.push_back(std::move(piece));
     at += some;
+    if (passes) {
+      settle(piece, true, again);
+    } else {
+      started.push_back(std::move(piece));
+    }
   }
   for (Piece& one : started) {
     settle(one, false, again);

@@ -69,9 +69,7 @@ SortedFiles::SortedFiles(std::unique_ptr<TreeFiles> files, const SortedTierMaker
     : files_(std::move(files)),
       tier_(make({bytes, front_of(*files_), TreeRecord::has_expiry, TreeRecord::expiry_at,
                   std::move(now_ms)})),
-      gets_(~uint64_t{0}, 0, [this] {
-        return tier_->make_direct({512, 512 * 64, 256});
-      }) {
+      gets_(*tier_) {
   const std::string problem = copy(first_of_all, end_of_all, false);
   if (!problem.empty()) throw TreeError(problem);
 }
@@ -189,7 +187,7 @@ std::unique_ptr<DirectRanges> SortedFiles::make_ranges(const RangeShape& shape) 
 // How many were looked at; those that it does not show go to `left`.
 size_t SortedFiles::read_there(std::span<const std::string_view> keys, TreeRead* reads,
                                std::vector<size_t>& left) {
-  const auto lent = direct_counts() ? gets_.lend() : nullptr;
+  const auto lent = direct_counts() ? gets_.lend(true) : nullptr;
   if (lent == nullptr) return 0;
   DirectGets& gets = lent->columns();
   const DirectColumns& columns = gets.columns();

@@ -63,6 +63,17 @@ class SortedFiles final : public TreeFiles {
 
  private:
   class View;
+  // As many as there are readers.
+  class Gets final : public ColumnPool<DirectGets> {
+   public:
+    explicit Gets(SortedTier& tier) : ColumnPool(~uint64_t{0}), tier_(tier) {}
+
+   private:
+    uint64_t wanted_bytes() override { return 0; }
+    std::unique_ptr<DirectGets> make() override { return tier_.make_direct({512, 512 * 64, 256}); }
+
+    SortedTier& tier_;
+  };
 
   std::string copy(std::string_view first, std::string_view end, bool erases);
   void put(std::span<const TreeEntry> entries);
@@ -73,7 +84,7 @@ class SortedFiles final : public TreeFiles {
 
   const std::unique_ptr<TreeFiles> files_;
   const std::unique_ptr<SortedTier> tier_;
-  ColumnPool<DirectGets> gets_;  // as many as there are readers
+  Gets gets_;
   std::atomic<bool> given_up_{false};
   std::atomic<uint64_t> reads_{0};
   std::mutex mutex_;  // of what follows

@@ -29,68 +29,24 @@ uint32_t rows_of(uint64_t most_bytes) {
 }  // namespace
 
 DirectPool::DirectPool(TreeFiles& files, uint64_t most_bytes)
-    : files_(files), most_bytes_(most_bytes), rows_(rows_of(most_bytes)) {}
+    : ColumnPool(most_bytes), files_(files), rows_(rows_of(most_bytes)) {}
 
-// Null: there are none, or not for who holds them.
-std::unique_ptr<DirectGets> DirectPool::take_or_make(bool held) {
-  const DirectShape shape{rows_, rows_ * usual_key, stride_};
-  const uint64_t wanted = uint64_t{rows_} * (4 + usual_key + stride_);
-  if (held && held_bytes_ + wanted > most_bytes_ / 4 * 3) return nullptr;
-  while (!free_.empty()) {
-    std::unique_ptr<DirectGets> gets = std::move(free_.back());
-    free_.pop_back();
-    if (gets->shape().stride >= stride_) return gets;
-    bytes_.fetch_sub(gets->pinned_bytes());
-  }
-  if (bytes() + wanted > most_bytes_) return nullptr;
-  std::unique_ptr<DirectGets> gets;
-  try {
-    gets = files_.make_direct(shape);
-  } catch (const DeviceError&) {
-    files_.lose();
-  } catch (const std::bad_alloc&) {
-  }
-  if (gets != nullptr) bytes_.fetch_add(gets->pinned_bytes());
-  return gets;
-}
-
-std::unique_ptr<DirectPool::Lent> DirectPool::lend(bool held) {
-  std::unique_lock lock(mutex_);
+uint64_t DirectPool::wanted_bytes() {
   // Once for all columns of a size.
   if (too_short_.load(std::memory_order_relaxed) >= stride_) {
     stride_ = std::min(stride_ * 2, most_stride);
   }
-  std::unique_ptr<DirectGets> gets = take_or_make(held);
-  while (gets == nullptr && !held && passing_ != 0) {
-    returned_.wait(lock);
-    gets = take_or_make(held);
-  }
-  if (gets == nullptr) return nullptr;
-  if (held) {
-    held_bytes_ += gets->pinned_bytes();
-  } else {
-    ++passing_;
-  }
-  return std::make_unique<Lent>(*this, std::move(gets), held);
+  return uint64_t{rows_} * (4 + usual_key + stride_);
 }
 
-void DirectPool::release() {
-  const std::lock_guard guard(mutex_);
-  for (const auto& gets : free_) bytes_.fetch_sub(gets->pinned_bytes());
-  free_.clear();
-}
-
-void DirectPool::give_back(std::unique_ptr<DirectGets> gets, bool held) {
-  {
-    const std::lock_guard guard(mutex_);
-    if (held) {
-      held_bytes_ -= gets->pinned_bytes();
-    } else {
-      --passing_;
-    }
-    free_.push_back(std::move(gets));
+std::unique_ptr<DirectGets> DirectPool::make() {
+  try {
+    return files_.make_direct({rows_, rows_ * usual_key, stride_});
+  } catch (const DeviceError&) {
+    files_.lose();
+  } catch (const std::bad_alloc&) {
   }
-  returned_.notify_all();
+  return nullptr;
 }
 
 // Runs have nothing any more.
@@ -257,7 +213,7 @@ void Tree::ask_device(const Batch::Columns& columns, int64_t now_ms,
       const bool holds = lent != nullptr;
       if (!holds) lent = direct_.lend(false);
       if (lent == nullptr) break;
-      DirectGets& gets = lent->gets();
+      DirectGets& gets = lent->columns();
       const size_t packed = pack(columns, rows.subspan(first), gets);
       if (packed == 0) break;
       if (holds) held.push_back(std::move(lent));

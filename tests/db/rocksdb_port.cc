@@ -220,6 +220,7 @@ void snapshots(Port& db) {
   db->Delete(write, "gone");
   db.say("flush", db->Flush(rocksdb::FlushOptions()));
   const rocksdb::Snapshot* const second = db->GetSnapshot();
+  db.say("close beside snapshots", db->Close());
   db->Put(write, "key", "3");
   db.say("numbers", std::to_string(first->GetSequenceNumber() < second->GetSequenceNumber()));
   for (const rocksdb::Snapshot* const one : {first, second}) {

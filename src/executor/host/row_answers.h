@@ -92,7 +92,7 @@ struct RowAnswers {
   static __attribute__((noinline)) void write_object(Run& run, Roots& roots, Row row) {
     const Request request = request_of(run, row);
     // Objects have no place in files, so a key there would be taken for none.
-    if (run.executor.store_.backing != nullptr) {
+    if (run.executor.store_.backing != nullptr || request.op > Op::put_object) {
       return finish(run.columns.reply[row], Status::invalid);
     }
     auto* index = roots.to_write(run, row, request, run.columns.reply[row]);

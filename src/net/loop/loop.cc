@@ -123,8 +123,7 @@ void Loop::turn() {
 
 // Otherwise whoever makes it possible wakes the loop.
 bool Loop::may_begin() const {
-  return refused_ == nullptr && flushing_ == nullptr &&
-         under_way_.size() < Worker::most_under_way;
+  return refused_ == nullptr && flushing_ == nullptr && under_way_.size() < Worker::most_under_way;
 }
 
 LoopTurn& Loop::spare_turn() {
