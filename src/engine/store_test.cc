@@ -221,9 +221,10 @@ TEST_F(StoreTest, DatabasesAreApart) {
   EXPECT_EQ(store.size(16), 0u);
   handle.clear();
   Batch batch;
-  batch.columns().op[batch.get("key")] = static_cast<Op>(77);
+  const Batch::Row row = batch.get("key");
+  batch.columns().op[row] = static_cast<Op>(77);
   handle.submit(batch);
-  EXPECT_EQ(batch.reply(0).status, Status::invalid);
+  EXPECT_EQ(batch.reply(row).status, Status::invalid);
 }
 
 TEST_F(StoreTest, ClearRemovesEveryKey) {

@@ -10,8 +10,8 @@
 // it is not. Every request goes to database 0, so both ports see the same data: an item set through
 // RESP has the flags 0.
 //
-// stats runs alone. Whoever finds a delayed flush_all due runs it: a loop before what its
-// connections of both protocols ask for, and its timer, both by `add_due_flush`.
+// stats runs alone. A delayed flush_all that is due runs before what comes then, whoever asks: a
+// loop, or who answers frames, calls `add_due_flush`, and so does a loop's timer.
 #pragma once
 
 #include <cstdint>

@@ -65,6 +65,7 @@ void StorePackets::run(std::span<PacketAsk> asks, int64_t /*now_ms*/) {
 // Returns how many that were.
 size_t StorePackets::run_some(std::span<PacketAsk> asks) {
   turn_.received();
+  add_due_flush(server_, batch_, turn_.now_ms());
   size_t count = 0;
   bool more = true;
   while (more && count < std::min(asks.size(), most_at_once) && batch_.size() < most_packet_rows) {
