@@ -29,7 +29,7 @@ def make(key, value, device, expected, memory, host_memory, evict):
         if gpus:
             core = _core._GpuItems(gpus, memory, host_memory, _evicts(evict))
             return GpuBytesTable._over(core, key_dtype, kind, gpus)
-        _check_expected(expected, 0, memory)
+        _check_expected(expected, 0, memory, evict)
         core = _core.Store(memory, str(evict or "noeviction"), 512 << 20)
         return BytesTable._over(core, key_dtype, kind, ())
     evict_by = _evict_by(evict)
@@ -41,8 +41,8 @@ def make(key, value, device, expected, memory, host_memory, evict):
     needed = _LEAST_MEMORY + (_PAGE if evict_by or not is_word else 0)
     if not gpus and 0 < memory < needed:
         raise MemoryError(f"memory={memory}: such a table needs {needed} bytes or more")
-    if not gpus and not (evict_by and memory):
-        _check_expected(expected, row_bytes, memory)
+    if not gpus:
+        _check_expected(expected, row_bytes, memory, evict)
     made = kind_of_table.__new__(kind_of_table)
     try:
         _core.FixedTable.__init__(made, key_dtype, kind[0], kind[1], memory, min(expected, 2**64 - 1),
@@ -56,9 +56,11 @@ def make(key, value, device, expected, memory, host_memory, evict):
     return made
 
 
-def _check_expected(expected, row_bytes, memory):
+def _check_expected(expected, row_bytes, memory, evict):
     """Before memory is touched for them, step by step. An entry takes 25 bytes at least, and a row that
-    is longer than a word lies beside it."""
+    is longer than a word lies beside it. Of those that a capped table evicts it never has so many."""
+    if memory and evict not in (None, "noeviction"):
+        return
     needed = expected * (25 + (0 if row_bytes <= 8 else (row_bytes + 7) // 8 * 8))
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limit = min(memory or there, there)

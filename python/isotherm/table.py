@@ -249,11 +249,9 @@ class Table:
         ...        for key in keys)
         [1, 3]
         """
-        chunk = checked_chunk(chunk)
-        cursor, started = 0, False
-        while cursor or not started:
-            started = True
-            cursor, keys, values = self._scan(cursor, chunk)
+        chunk, cursor = checked_chunk(chunk), None
+        while cursor != 0:
+            cursor, keys, values = self._scan(cursor or 0, chunk)
             if len(keys) and where is not None:
                 keys, values = _chosen(keys, values, where(keys, values))
             if len(keys):

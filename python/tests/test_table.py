@@ -230,6 +230,7 @@ def test_room_that_cannot_be_is_refused_at_once():
             with pytest.raises(ValueError, match="memory must be from 0 to 2.64 - 1 bytes, but is"):
                 make(memory=memory)
     assert len(Table("i64", "f32[64]", memory="16mb", evict="use", expected=2**62)) == 0
+    assert len(Table("bytes", "u64", memory="16mb", evict="allkeys-lru", expected=2**62)) == 0
     with pytest.raises(TypeError):
         Table(expected=1.5)
 

@@ -32,7 +32,6 @@ Location LargeItems::location_of(Header* header) {
 }
 
 Location LargeItems::allocate(uint64_t bytes, bool force) {
-  if (bytes > longest_item) return location::none;
   const uint64_t cost = bytes + sizeof(Header) + allocator_bytes;
   if (!reserve(cost, force)) return location::none;
   const Location location = prepare(bytes);
@@ -53,7 +52,7 @@ Location LargeItems::allocate(uint64_t bytes, bool force) {
 // Counts so many bytes if they fit; with `force`, beyond the cap as far as a write may go. Of
 // several threads that all see the same room one alone gets it.
 bool LargeItems::reserve(uint64_t cost, bool force) {
-  const std::lock_guard guard(reserving_);
+  const std::lock_guard guard(mutex_);
   if (!(force ? budget_.fits_over(cost) : budget_.fits(cost))) return false;
   budget_.items.fetch_add(static_cast<int64_t>(cost), std::memory_order_relaxed);
   return true;

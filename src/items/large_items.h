@@ -21,8 +21,8 @@
 //
 // Invariants. `find` shows only items that were live within the caller's epoch, so they stay until
 // the caller leaves it.
-// Threads. Any; one mutex for the table, which is never held while other code runs, and one for the
-// account.
+// Threads. Any; one mutex for the table and room in the account, which is never held while other
+// code runs.
 // Limits. 2^32 - 1 large items.
 #pragma once
 
@@ -146,7 +146,6 @@ class LargeItems {
   static void give_back(Header* header);
 
   MemoryBudget& budget_;
-  std::mutex reserving_;
   std::atomic<int64_t> next_expiry_{std::numeric_limits<int64_t>::max()};
   std::atomic<uint32_t> limit_{0};
   std::atomic<uint64_t> count_{0};

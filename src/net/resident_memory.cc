@@ -30,21 +30,18 @@ uint64_t ResidentMemory::bytes() const {
   return std::strtoull(behind, nullptr, 10) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-uint64_t ResidentMemory::allowance(uint64_t cap) {
-  constexpr uint64_t least = 16 << 20;
-  return std::max(cap / 8, least);
-}
-
 uint64_t ResidentMemory::beside(uint64_t used) const {
   const uint64_t resident = bytes();
   return resident - std::min(resident, used);
 }
 
-void ResidentMemory::look(uint64_t used, uint64_t cap) {
+void ResidentMemory::bound(uint64_t used, uint64_t cap) {
+  constexpr uint64_t least_allowance = 16 << 20;
+  if (cap == 0) return;
   const uint64_t before = beside(used);
   const uint64_t least = std::min(before, least_beside_.load(std::memory_order_relaxed));
   least_beside_.store(least, std::memory_order_relaxed);
-  if (before - least <= allowance(cap)) return;
+  if (before - least <= std::max(cap / 8, least_allowance)) return;
   give_back_free();
   least_beside_.store(beside(used), std::memory_order_relaxed);
 }

@@ -19,8 +19,6 @@ namespace isotherm::net {
 
 class ResidentMemory {
  public:
-  static constexpr int64_t between_looks_ms = 5;
-
   ResidentMemory();
   ~ResidentMemory();
   ResidentMemory(const ResidentMemory&) = delete;
@@ -28,21 +26,19 @@ class ResidentMemory {
 
   // Bytes; 0 where the system does not say.
   uint64_t bytes() const;
-  // Called very often; `used`: bytes that the store counts, of at most `cap` (0: any number).
-  void bound(int64_t now_ms, uint64_t used, uint64_t cap) {
+  // Whether it is time for `bound`; asked very often, and true for one thread.
+  bool is_due(int64_t now_ms) {
+    constexpr int64_t between_looks_ms = 5;
     int64_t due = next_look_ms_.load(std::memory_order_relaxed);
-    if (now_ms < due || cap == 0) return;
-    if (next_look_ms_.compare_exchange_strong(due, now_ms + between_looks_ms)) look(used, cap);
+    return now_ms >= due && next_look_ms_.compare_exchange_strong(due, now_ms + between_looks_ms);
   }
+  // `used`: bytes that the store counts, of at most `cap` (0: any number).
+  void bound(uint64_t used, uint64_t cap);
 
   // What the allocator keeps goes back to the system.
   static void give_back_free();
 
-  // How far `bytes` may grow away from what is used.
-  static uint64_t allowance(uint64_t cap);
-
  private:
-  void look(uint64_t used, uint64_t cap);
   uint64_t beside(uint64_t used) const;
 
   int statm_;

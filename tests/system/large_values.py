@@ -124,6 +124,10 @@ def in_clients(work, meanwhile=lambda: time.sleep(0.005)):
         raise errors[0]
 
 
+def item_bytes(client):
+    return int(re.search(rb"used_memory_items:(\d+)", client.command("INFO", "memory")).group(1))
+
+
 def several_clients(options, size):
     size *= options.scale
     with started(options, "allkeys-lru") as server:
@@ -154,8 +158,7 @@ def beside_a_journal(options, count):
 
         def look():
             nonlocal highest
-            info = looker.command("INFO", "memory").decode()
-            highest = max(highest, int(re.search(r"used_memory_items:(\d+)", info).group(1)))
+            highest = max(highest, item_bytes(looker))
             time.sleep(0.005)
 
         in_clients(work, look)
@@ -186,8 +189,7 @@ def nothing_to_evict(options, policy):
                         stored.append(key)
 
             in_clients(work)
-            info = Client(server.port).command("INFO", "memory").decode()
-            used = int(re.search(r"used_memory_items:(\d+)", info).group(1))
+            used = item_bytes(Client(server.port))
         with ServerProcess(options.server, *flags) as server:
             gone = len(stored) - Client(server.port).command("EXISTS", *stored)
     print(f"  {policy}, large values without expiry: {len(stored)} of {CLIENTS * 100} stored, "

@@ -91,7 +91,8 @@ struct RowAnswers {
 
   static __attribute__((noinline)) void write_object(Run& run, Roots& roots, Row row) {
     const Request request = request_of(run, row);
-    // Objects have no place in files, so a key there would be taken for none.
+    // Objects have no place in files, so a key there would be taken for none. Behind the operations
+    // on objects there are none.
     if (run.executor.store_.backing != nullptr || request.op > Op::put_object) {
       return finish(run.columns.reply[row], Status::invalid);
     }

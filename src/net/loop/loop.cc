@@ -58,7 +58,9 @@ void Loop::run() {
     turn();
     if ((!has_requests() || !may_begin()) && worker_->linger()) turn();
     more = worker_->maintain(now_ms_) || (has_next() && may_begin()) || !worker_->rest();
-    server_.resident.bound(now_ms_, server_.engine.used_memory(), server_.engine.maxmemory());
+    if (server_.resident.is_due(now_ms_)) {
+      server_.resident.bound(server_.engine.used_memory(), server_.engine.maxmemory());
+    }
     watch_all_clients();
   }
   close_all();
@@ -152,8 +154,7 @@ void Loop::trim_turns() {
 
 void Loop::begin_turn() {
   LoopTurn& turn = spare_turn();
-  if (server_.memcached.flush.planned()) [[unlikely]]
-    add_flush(turn, turn.turn.now_ms());
+  add_flush(turn, turn.turn.now_ms());
   parse_ready(turn);
   now_ms_ = turn.turn.now_ms();
   turn.began_us = turn.turn.now_us();

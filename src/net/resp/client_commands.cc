@@ -305,9 +305,8 @@ void client_no_touch(Call& call) {
 
 // In the words of commands that take them all and then look.
 void too_many_arguments(Call& call) {
-  const std::string word(call[1].substr(0, call[1].find('\0')).substr(0, 128));
-  call.error("ERR unknown subcommand or wrong number of arguments for '" + word +
-             "'. Try CLIENT HELP.");
+  call.error("ERR unknown subcommand or wrong number of arguments for '" +
+             up_to_nul(call[1].substr(0, 128)) + "'. Try CLIENT HELP.");
 }
 
 void client_pause(Call& call) {

@@ -69,12 +69,13 @@ void bgrewriteaof(Call& call) {
   }
   call.answer_raw("+Background append only file rewriting started\r\n");
 }
-// Values are of one piece, so their memory does not depend on SAMPLES.
+
 void memory_purge(Call& call) {
-  call.turn.server.resident.give_back_free();
+  ResidentMemory::give_back_free();
   call.ok();
 }
 
+// Values are of one piece, so their memory does not depend on SAMPLES.
 void memory_usage(Call& call) {
   for (size_t i = 3; i < call.size(); i += 2) {
     int64_t samples = 0;
