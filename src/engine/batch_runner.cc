@@ -410,6 +410,7 @@ void BatchRunner::begin_commits(BatchRun& run, CommitSink& sink, bool again) {
 }
 
 Submitted BatchRunner::settle(BatchRun& run) {
+  if (!run.has_parked()) engine_.store.budget.dismiss(run.admitted);
   bool waits = run.waits() && !broken(Rule::ending);
   if (run.told()) [[unlikely]]
     waits |= run.end_commits();
@@ -419,6 +420,7 @@ Submitted BatchRunner::settle(BatchRun& run) {
     run.park_lost();
     if (run.has_parked()) return run_again(run);
   }
+  engine_.store.budget.dismiss(run.admitted);
   run.hand_back();
   return Submitted::ended;
 }
@@ -442,7 +444,8 @@ bool BatchRunner::make_room(BatchRun& run) {
   }
   if (needed.at_once + needed.in_place == 0) return true;
   // Values that have arrived in their items take no more memory, and any of them may go for others.
-  return upkeep_.make_room(needed, run.now_ms) || (needed.at_once == 0 && store.evicts_any);
+  return upkeep_.make_room(needed, run.now_ms, run.admitted) ||
+         (needed.at_once == 0 && store.evicts_any);
 }
 
 bool BatchRunner::maintain(int64_t now_ms) {

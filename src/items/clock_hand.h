@@ -13,7 +13,8 @@
 // new. Smaller ones start without their bit, so that a crowd of them that nobody reads is evicted
 // sooner.
 //
-// Threads. One at a time, by try_lock.
+// Threads. One at a time, by try_lock. Who found it busy may wait until it is free, outside of
+// epochs: the thread that moves the hand may have lost its core.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,7 @@ class ClockHand {
 
   static constexpr uint64_t any_size = std::numeric_limits<uint64_t>::max();
   uint32_t sweep(uint32_t limit, Visitor visit, bool volatile_only, uint64_t most_bytes);
+  void wait_until_free() { const std::lock_guard guard(mutex_); }
 
  private:
   // One call's share of a sweep.

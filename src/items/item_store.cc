@@ -204,6 +204,7 @@ uint32_t ItemStore::sweep_clock(uint32_t limit, Visitor visit, bool volatile_onl
                                 uint64_t most_bytes) {
   return clock_hand_->sweep(limit, visit, volatile_only, most_bytes);
 }
+void ItemStore::wait_for_clock() { clock_hand_->wait_until_free(); }
 uint32_t ItemStore::sweep_random(uint32_t limit, Visitor visit) {
   return sampler_->any(limit, visit);
 }

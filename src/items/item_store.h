@@ -199,6 +199,8 @@ class ItemStore {
   // more than `most_bytes` are visited, but keep their place in that order.
   uint32_t sweep_clock(uint32_t limit, Visitor visit, bool volatile_only = false,
                        uint64_t most_bytes = std::numeric_limits<uint64_t>::max());
+  // Until no other thread sweeps in that order.
+  void wait_for_clock();
   // Random items, and random items that have an expiry (items/sampler.h).
   uint32_t sweep_random(uint32_t limit, Visitor visit);
   uint32_t sample_volatile(uint32_t count, Visitor visit);

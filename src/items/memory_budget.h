@@ -9,8 +9,10 @@
 // up in the middle of a change would see many bytes twice, and evict as many.
 //
 // Writes of a store that evicts may run over the cap, since memory that is evicted or replaced
-// while a batch runs is not free before its end; `room_over` says how far. A batch that must not
-// stop in its middle, however large it is, is lent memory beyond that.
+// while a batch runs is not free before its end; `room_over` says how far. Several batches may see
+// the same room there, so each is admitted before it runs, for as many bytes as it may take: the
+// others see less room, and it finds that much whatever they take. A batch that must not stop in
+// its middle, however large it is, is lent memory beyond that.
 //
 // Threads. Any; each counter is an atomic, `used` a momentary sum. The limit may change while
 // others read it: a check then goes by the old or the new one.
@@ -63,18 +65,39 @@ class MemoryBudget {
   // True when `bytes` more stay within the cap.
   bool fits(uint64_t bytes) const {
     const uint64_t cap = limit();
-    return cap == 0 || (claimed() + bytes <= cap && bytes <= room_over(cap));
+    return cap == 0 || (claimed() + bytes <= cap && bytes <= room_over());
   }
-  // The same for a write that may run over the cap.
+  // The same for a write that may run over the cap, of a batch that was admitted.
   bool fits_over(uint64_t bytes) const {
     const uint64_t cap = limit();
-    return cap == 0 || bytes <= room_over(cap);
+    return cap == 0 || bytes <= room_over(cap, positive(lent.load()) + positive(admitted_.load()));
+  }
+  // Whether a batch that may take so many bytes could be admitted.
+  bool would_admit(uint64_t bytes) const {
+    return limit() == 0 || bytes + positive(admitted_.load()) <= room_over();
+  }
+  // Admits it, until `dismiss(counted)`; false when there is no room. A small batch far from where
+  // room ends counts nothing.
+  bool admit(uint64_t bytes, int64_t& counted) {
+    constexpr uint64_t small = 64 << 10;
+    const uint64_t cap = limit();
+    if (cap == 0 || (bytes < small && room_over() > most_over(cap) / 2)) return true;
+    const auto more = static_cast<int64_t>(bytes);
+    const uint64_t all = positive(admitted_.fetch_add(more) + more);
+    counted = more;
+    if (all <= room_over()) return true;
+    dismiss(counted);
+    return false;
+  }
+  void dismiss(int64_t& counted) {
+    if (counted != 0) admitted_.fetch_sub(counted);
+    counted = 0;
   }
   // How far writes may run over the cap: a 16th of it and an eighth, the latter within bounds.
   uint64_t most_over() const { return most_over(limit()); }
   // The bytes that writes may still take, beyond the cap included. Buffers are left out, since it
   // is chance whether the one that holds this very value was reported already.
-  uint64_t room_over() const { return room_over(limit()); }
+  uint64_t room_over() const { return room_over(limit(), positive(lent.load())); }
   // The largest item that fits when all others are gone.
   uint64_t largest_item() const {
     const uint64_t lines = positive(index.load() + hot.load());
@@ -91,13 +114,14 @@ class MemoryBudget {
     constexpr uint64_t most = 96 << 20;
     return cap / 16 + std::clamp(cap / 8, least, most);
   }
-  uint64_t room_over(uint64_t cap) const {
-    const uint64_t most = cap + most_over(cap) + positive(lent.load());
+  uint64_t room_over(uint64_t cap, uint64_t more) const {
+    const uint64_t most = cap + most_over(cap) + more;
     return most - std::min(most, positive(items.load() + index.load() + hot.load()));
   }
 
   std::atomic<uint64_t> limit_;
   std::atomic<int64_t> claimed_{0};
+  std::atomic<int64_t> admitted_{0};
 
  public:
   ClaimedCounter items{claimed_, 1};     // chunks of classes, large items; retired ones included

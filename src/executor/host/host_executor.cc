@@ -186,7 +186,7 @@ void HostExecutor::hash_keys(Batch::Columns& columns, Batch::Row from, Batch::Ro
 
 // Sending values away needs some memory, too, and must find it even when writers find none.
 bool HostExecutor::sends_for_writers() const {
-  return store_.values->helps() && store_.budget.fits_over(store_.budget.most_over() / 4);
+  return store_.values->helps() && store_.budget.would_admit(store_.budget.most_over() / 4);
 }
 
 // Whether the value is in its place already.

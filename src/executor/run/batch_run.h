@@ -167,6 +167,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   std::vector<uint8_t> early;         // rows that ran before its groups; empty: none
   std::vector<std::unique_ptr<Backing::Held>> held;  // what replies of direct gets point into
   int64_t passing = 0;            // bytes that were told of as such (items/memory_budget.h)
+  int64_t admitted = 0;           // bytes that it was admitted for, until its rows have run
   ValueReader* reader = nullptr;  // or null
   RoundSender* sender = nullptr;  // the owner, as rounds of a device know it
   std::unique_ptr<ValueReader> own_reader;

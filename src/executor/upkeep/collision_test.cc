@@ -36,11 +36,14 @@ class Subject {
   void step(History& history) {
     const int64_t now = clock_.now_ms();
     // Generously what a batch may store.
-    const bool writable = upkeep_.make_room({.lasting = 64 << 10, .at_once = 64 << 10}, now);
+    int64_t admitted = 0;
+    const bool writable =
+        upkeep_.make_room({.lasting = 64 << 10, .at_once = 64 << 10}, now, admitted);
     {
       const EpochGuard guard(store_.epochs, *slot_);
       history.step(now, [&](Batch& batch) { run(batch, now, writable); });
     }
+    store_.budget.dismiss(admitted);
     upkeep_.step(50, now);
   }
   void check_all(History& history) {

@@ -102,14 +102,17 @@ bool HostUpkeep::has_keys() const {
 bool HostUpkeep::has_room(const BatchBytes& needed) const {
   const MemoryBudget& budget = store_.budget;
   // What the items have within, which takes locks to tell, is mostly not needed.
-  if (budget.fits(needed.lasting)) return budget.fits_over(needed.at_once);
+  if (budget.fits(needed.lasting)) return budget.would_admit(needed.at_once);
   const auto most = budget.limit() + static_cast<uint64_t>(reserve_of(budget.limit()));
-  return room() >= static_cast<int64_t>(needed.lasting) && budget.fits_over(needed.at_once) &&
+  return room() >= static_cast<int64_t>(needed.lasting) && budget.would_admit(needed.at_once) &&
          budget.claimed() <= most + store_.items.stock_bytes();
 }
 
-bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms) {
-  if (!store_.makes_room() || has_room(needed)) return true;
+bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms, int64_t& admitted) {
+  const auto admits = [&] {
+    return has_room(needed) && store_.budget.admit(needed.at_once, admitted);
+  };
+  if (!store_.makes_room() || admits()) return true;
   if (!evictable() && !sends_values()) return !store_.evicts;
   // A worker that waits gives back all memory that could be used again, as soon as it could.
   executor_.cache().reclaim_all();
@@ -118,23 +121,24 @@ bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms) {
   while (!alone.owns_lock()) {
     if (!help_evict(lasting, now_ms)) std::this_thread::sleep_for(between_looks);
     executor_.cache().reclaim_all();
-    if (has_room(needed)) return true;
+    if (admits()) return true;
     static_cast<void>(alone.try_lock());
   }
   Standstill standstill;
   // Memory that readers still hold becomes free by itself, unless that takes too long.
   bool waits = true;
-  while (!has_room(needed) && (evictable() || (sends_values() && store_.values->helps()))) {
+  while (!admits() && (evictable() || (sends_values() && store_.values->helps()))) {
     executor_.cache().reclaim_all();
     if (store_.any_flushed.load(std::memory_order_relaxed)) drain();
     if (over_cap()) compact(now_ms);
     const uint64_t coming = waits ? store_.items.retired_bytes() : 0;
     const uint64_t over =
         needed.at_once - std::min(needed.at_once, store_.budget.room_over() + coming);
+    store_.items.wait_for_clock();
     evict_to(std::max(lasting, room() + static_cast<int64_t>(over)), sweeps_per_step, now_ms);
     const auto height = room() - static_cast<int64_t>(store_.budget.claimed());
     const bool held_back = waits && store_.items.retired_bytes() != 0;
-    const bool may_go_over = store_.budget.fits_over(needed.at_once);
+    const bool may_go_over = store_.budget.would_admit(needed.at_once);
     if (!standstill.lasts(height, held_back,
                           may_go_over ? longest_standstill : longest_before_refusal)) {
       continue;

@@ -56,8 +56,8 @@ class HostUpkeep {
   }
 
   // Before a batch that needs so much: false when that cannot be had, so rows that need memory have
-  // to be refused.
-  bool make_room(const BatchBytes& needed, int64_t now_ms);
+  // to be refused. The budget admits it for `admitted` bytes, which the caller dismisses behind it.
+  bool make_room(const BatchBytes& needed, int64_t now_ms, int64_t& admitted);
   // Whether it is there already.
   bool has_room(const BatchBytes& needed) const;
 
