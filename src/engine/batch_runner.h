@@ -51,6 +51,10 @@ class BatchRunner final : public Executor {
 
   // Whether what the batch writes finds room, as far as can be said without waiting.
   bool has_room(const Batch& batch);
+  // Whether its writes are refused, since nothing is evicted and more is stored than the cap
+  // allows.
+  bool is_over(const Batch& batch) const;
+  void rest() { upkeep_.rest(); }
 
   // Who runs the parts of batches from now on, the runner itself first, by the threads of a pool;
   // null: it runs them alone.

@@ -239,7 +239,8 @@ class Worker {
   // show.
   bool linger();
   // The thread is about to sleep until it is woken. False: it must not, since `poll` has something
-  // to show, or batches go on in this thread only.
+  // to show, or batches go on in this thread only. Where memory is short, others free what it has
+  // retired.
   bool rest();
   // Waits until `poll` has something to show, or a queue that was full has room; else returns.
   void wait();

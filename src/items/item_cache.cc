@@ -17,7 +17,8 @@ constexpr uint64_t most_items = 256;
 // without room for them here they would go to the class and be fetched again each turn.
 constexpr uint64_t kept_fillings = 4;
 constexpr uint64_t most_kept_bytes = 4 << 20;
-constexpr uint64_t kept_share = 512;  // of a cap
+constexpr uint64_t kept_share = 512;   // of a cap
+constexpr uint64_t share_of_all = 32;  // of a cap, that all threads may hold
 // Raising the epoch looks at every thread's slot, so it is not done for a few items unless they
 // have waited.
 constexpr uint64_t worth_advancing = 64;
@@ -32,13 +33,14 @@ ItemCache::ItemCache(ItemStore& store) : store_(store) {
     stacks_[c].filling = static_cast<uint32_t>(std::clamp<uint64_t>(items, 1, most_items));
   }
   store_.register_cache(this);
+  follow_cap();
 }
 
 ItemCache::~ItemCache() {
   for (uint32_t c = 0; c < size_classes::count; ++c) {
     give_bottom(c, static_cast<uint32_t>(stacks_[c].items.size()));
   }
-  store_.leave_orphans(retired_);
+  while (!retired_.empty()) store_.leave_orphans(retired_);
   store_.unregister_cache(this);
 }
 
@@ -51,6 +53,7 @@ Location ItemCache::allocate(uint64_t bytes, bool force) {
   if (ISOTHERM_UNLIKELY(stack.items.empty()) && !fill(size_class, force)) return location::none;
   const Location location = stack.items.back();
   stack.items.pop_back();
+  free_bytes_ -= size_classes::bytes_of(size_class);
   prefetch_next(stack, size_class);
   poison::usable(store_.address(location), size_classes::bytes_of(size_class));
   return location;
@@ -78,12 +81,18 @@ Location ItemCache::allocate_large(uint64_t bytes, bool force) {
 }
 
 void ItemCache::reclaim_all() {
-  if (retired_.empty() && !store_.has_retired_alone()) return;
+  if (retired_.empty() && !store_.has_retired_alone() && !store_.has_orphans()) return;
   constexpr uint64_t most_fields = 1 << 16;
   oldest_ = store_.epochs_.advance();
   store_.free_retired_alone(oldest_, most_fields);
   while (reclaim(default_limit, 0)) {
   }
+}
+
+void ItemCache::leave_retired() {
+  if (retired_.empty()) return;
+  reclaim_all();
+  count_retired(-static_cast<int64_t>(store_.leave_orphans(retired_)));
 }
 
 // Takes its own retired items first: they are in the cache, and no lock is needed.
@@ -94,7 +103,7 @@ bool ItemCache::fill(uint32_t size_class, bool force) {
     if (!stack.items.empty()) return true;
   }
   Location items[most_items];
-  const uint32_t wanted = stack.filling;
+  const uint32_t wanted = wanted_of(size_class);
   wait_for_memory([&] { stack.items.reserve(kept_fillings * wanted + 1); });
   uint32_t count = store_.classes_[size_class].take(items, wanted, false);
   if (count == 0) {
@@ -104,6 +113,8 @@ bool ItemCache::fill(uint32_t size_class, bool force) {
     count = store_.classes_[size_class].take(items, wanted, false);
   }
   if (count == 0 && force) count = store_.classes_[size_class].take(items, 1, true);
+  free_bytes_ += uint64_t{count} * size_classes::bytes_of(size_class);
+  if (free_bytes_ > share_) give_other_classes(size_class);
   // Popped from the back, so that items leave in the order of their addresses.
   stack.items.insert(stack.items.end(), std::make_reverse_iterator(items + count),
                      std::make_reverse_iterator(items));
@@ -129,6 +140,7 @@ void ItemCache::push(Location location) {
   Stack& stack = stacks_[size_class];
   if (ISOTHERM_UNLIKELY(!has_place(stack))) return store_.classes_[size_class].give(&location, 1);
   stack.items.push_back(location::as(location::Kind::item, location));
+  free_bytes_ += size_classes::bytes_of(size_class);
   if (ISOTHERM_UNLIKELY(store_.closed_chunks_.load(std::memory_order_relaxed) != 0) &&
       store_.is_draining(location)) {
     // Out again before the next allocation.
@@ -140,6 +152,27 @@ void ItemCache::push(Location location) {
       items * size_classes::bytes_of(size_class) > kept_bytes_) {
     give_bottom(size_class, stack.filling);
   }
+  if (ISOTHERM_UNLIKELY(free_bytes_ > share_)) give_share_back(size_class);
+}
+
+// The stacks that were not used last; of this one as much as it can do without.
+void ItemCache::give_share_back(uint32_t size_class) {
+  give_other_classes(size_class);
+  const auto items = static_cast<uint32_t>(stacks_[size_class].items.size());
+  if (free_bytes_ > share_) give_bottom(size_class, items - items / 2);
+}
+
+// How many items a stack gets at once.
+uint32_t ItemCache::wanted_of(uint32_t size_class) const {
+  constexpr uint64_t stacks_at_once = 4;
+  const uint64_t most = share_ / stacks_at_once / size_classes::bytes_of(size_class);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(stacks_[size_class].filling, 1, most + 1));
+}
+
+void ItemCache::follow_cap() {
+  const uint64_t cap = store_.budget_.limit();
+  const uint64_t caches = std::max<uint64_t>(store_.count_of_caches_, 1);
+  share_ = cap == 0 ? ~uint64_t{0} : cap / share_of_all / caches;
 }
 
 void ItemCache::give_bottom(uint32_t size_class, uint32_t count) {
@@ -147,6 +180,7 @@ void ItemCache::give_bottom(uint32_t size_class, uint32_t count) {
   std::vector<Location>& items = stacks_[size_class].items;
   store_.classes_[size_class].give(items.data(), count);
   items.erase(items.begin(), items.begin() + count);
+  free_bytes_ -= uint64_t{count} * size_classes::bytes_of(size_class);
 }
 
 void ItemCache::give_other_classes(uint32_t size_class) {
@@ -209,6 +243,7 @@ bool ItemCache::front_is_free() const {
 }
 
 bool ItemCache::reclaim(uint64_t limit) {
+  follow_cap();
   const uint64_t cap = store_.budget_.limit();
   const uint64_t most = cap == 0 ? most_kept_bytes : std::min(most_kept_bytes, cap / kept_share);
   // Less at once only by and by: a batch may have several calls behind it.

@@ -9,7 +9,9 @@
 //
 // Limits. A stack holds four fillings, or as much as a thread retires in one or two batches: it
 // will take that again for the next, and in a class's lists it would wait for all others. That is
-// at most 4 MiB, and a 512th of a cap on memory.
+// at most 4 MiB, and a 512th of a cap on memory. Under a cap the stacks of all threads together
+// hold a 32nd of it: where a thread has more than its share, its other stacks are given back, and
+// its fillings are as small as that asks for.
 //
 // Threads. One; the counter of retired bytes may be read by any.
 #pragma once
@@ -51,6 +53,9 @@ class ItemCache {
   // At the cap: frees whatever no reader holds back, but that of large objects, too, only a part.
   void reclaim_all();
 
+  // Before its thread sleeps, at the cap: what readers hold back is for others to free.
+  void leave_retired();
+
   uint64_t retired_bytes() const { return retired_bytes_.load(std::memory_order_relaxed); }
 
  private:
@@ -69,6 +74,9 @@ class ItemCache {
   void release(Location location);
   void give_bottom(uint32_t size_class, uint32_t count);
   void give_other_classes(uint32_t size_class);
+  void give_share_back(uint32_t size_class);
+  uint32_t wanted_of(uint32_t size_class) const;
+  void follow_cap();
   bool drains_missed() const;
   void give_draining();
   void keep_house();
@@ -81,11 +89,13 @@ class ItemCache {
   Stack stacks_[size_classes::count];
   RetiredQueue retired_;
   std::atomic<uint64_t> retired_bytes_{0};
-  uint64_t kept_bytes_ = 0;      // that a stack may hold, if its fillings are less
-  uint64_t retired_lately_ = 0;  // bytes, since the last call of reclaim
-  uint64_t oldest_ = 0;          // what was retired earlier is free
-  uint32_t calls_ = 0;           // of reclaim
-  uint32_t visited_ = 0;         // the class whose stack was looked at last
+  uint64_t kept_bytes_ = 0;        // that a stack may hold, if its fillings are less
+  uint64_t free_bytes_ = 0;        // in all stacks
+  uint64_t share_ = ~uint64_t{0};  // of the cap, that these may hold
+  uint64_t retired_lately_ = 0;    // bytes, since the last call of reclaim
+  uint64_t oldest_ = 0;            // what was retired earlier is free
+  uint32_t calls_ = 0;             // of reclaim
+  uint32_t visited_ = 0;           // the class whose stack was looked at last
   uint64_t drains_seen_ = 0;
 };
 

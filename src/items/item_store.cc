@@ -81,23 +81,35 @@ void ItemStore::note_expiry(Location location, int64_t at_ms) {
 void ItemStore::register_cache(ItemCache* cache) {
   std::lock_guard guard(mutex_);
   caches_.push_back(cache);
+  count_of_caches_ = caches_.size();
 }
 
 void ItemStore::unregister_cache(ItemCache* cache) {
   std::lock_guard guard(mutex_);
   std::erase(caches_, cache);
+  count_of_caches_ = caches_.size();
 }
 
-void ItemStore::leave_orphans(RetiredQueue& queue) {
+uint64_t ItemStore::leave_orphans(RetiredQueue& queue) {
   std::lock_guard guard(mutex_);
-  while (!queue.empty()) orphans_.push(queue.pop());
+  uint64_t bytes = 0;
+  try {
+    for (; !queue.empty(); queue.pop()) {
+      orphans_.push(queue.front());
+      bytes += footprint(queue.front().location);
+    }
+  } catch (const std::bad_alloc&) {  // the rest stays where it is
+  }
+  orphan_bytes_ += bytes;
   orphans_waiting_.store(orphans_.size(), std::memory_order_relaxed);
+  return bytes;
 }
 
 bool ItemStore::pop_orphan(RetiredQueue::Entry& entry) {
   std::lock_guard guard(mutex_);
   if (orphans_.empty()) return false;
   entry = orphans_.pop();
+  orphan_bytes_ -= footprint(entry.location);
   orphans_waiting_.store(orphans_.size(), std::memory_order_relaxed);
   return true;
 }
@@ -165,7 +177,7 @@ bool ItemStore::free_some_alone(Location location, uint64_t& fields) {
 
 uint64_t ItemStore::retired_in_chunks() const {
   std::lock_guard guard(mutex_);
-  uint64_t sum = 0;
+  uint64_t sum = orphan_bytes_;
   for (const ItemCache* cache : caches_) sum += cache->retired_bytes();
   return sum;
 }

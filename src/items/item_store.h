@@ -256,7 +256,7 @@ class ItemStore {
   void free_alone(Location location);
   bool free_some_alone(Location location, uint64_t& fields);
   // Takes what a cache leaves behind when it ends; `reclaim` of other caches takes it over.
-  void leave_orphans(RetiredQueue& queue);
+  uint64_t leave_orphans(RetiredQueue& queue);  // how many bytes
   bool has_orphans() const { return orphans_waiting_.load(std::memory_order_relaxed) != 0; }
   bool pop_orphan(RetiredQueue::Entry& entry);
 
@@ -285,7 +285,9 @@ class ItemStore {
   std::atomic<uint64_t> retired_alone_bytes_{0};
   mutable std::mutex mutex_;  // all below
   std::vector<ItemCache*> caches_;
+  std::atomic<uint64_t> count_of_caches_{0};
   RetiredQueue orphans_;
+  uint64_t orphan_bytes_ = 0;
   RetiredQueue retired_alone_;
   std::vector<Location> half_freed_;  // objects
 };

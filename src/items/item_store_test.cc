@@ -204,6 +204,43 @@ TEST_F(CappedItemStoreTest, OtherStacksAreGivenBeforeGivingUp) {
   EXPECT_NE(cache->allocate(5000), location::none);
 }
 
+// Threads that had items of many sizes, and rest, leave the memory to others.
+TEST_F(CappedItemStoreTest, FreeItemsOfManyThreadsTakeASmallShare) {
+  constexpr size_t threads = 64;
+  std::vector<std::unique_ptr<ItemCache>> others;
+  for (size_t i = 0; i < threads; ++i) others.push_back(std::make_unique<ItemCache>(*store));
+  for (const auto& other : others) {
+    other->reclaim();
+    for (uint64_t bytes = 64; bytes < 8000; bytes = bytes * 5 / 4) {
+      std::vector<Location> some;
+      for (int i = 0; i < 20; ++i) some.push_back(other->allocate(bytes));
+      for (const Location location : some) {
+        if (location != location::none) other->free_unpublished(location);
+      }
+    }
+  }
+  uint64_t mine = 0;
+  while (cache->allocate(1000) != location::none) mine += 1000;
+  EXPECT_GT(mine, limit * 3 / 4);
+}
+
+// What a thread that sleeps has retired is freed by those that are awake.
+TEST_F(ItemStoreTest, WhatASleepingThreadHasRetiredIsForOthers) {
+  ItemCache other(*store);
+  const Location location = put("key", 10);
+  epochs.enter(*slot);
+  cache->retire(location);
+  const uint64_t bytes = store->retired_bytes();
+  cache->leave_retired();
+  EXPECT_EQ(cache->retired_bytes(), 0u);
+  EXPECT_EQ(store->retired_bytes(), bytes);
+  other.reclaim_all();
+  EXPECT_EQ(store->retired_bytes(), bytes) << "a reader holds it back";
+  epochs.leave(*slot);
+  other.reclaim_all();
+  EXPECT_EQ(store->retired_bytes(), 0u);
+}
+
 TEST_F(CappedItemStoreTest, LargeItemsCount) {
   const Location large = cache->allocate(4 << 20);
   ASSERT_NE(large, location::none);

@@ -98,6 +98,11 @@ class MemoryBudget {
   // The bytes that writes may still take, beyond the cap included. Buffers are left out, since it
   // is chance whether the one that holds this very value was reported already.
   uint64_t room_over() const { return room_over(limit(), positive(lent.load())); }
+  // Whether what is stored takes more than the cap, as after the cap was lowered.
+  bool is_over() const {
+    const uint64_t cap = limit();
+    return cap != 0 && positive(items.load() + index.load() + hot.load()) > cap;
+  }
   // The largest item that fits when all others are gone.
   uint64_t largest_item() const {
     const uint64_t lines = positive(index.load() + hot.load());

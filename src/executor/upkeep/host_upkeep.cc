@@ -170,6 +170,11 @@ bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
   return more;
 }
 
+void HostUpkeep::rest() {
+  const uint64_t cap = store_.budget.limit();
+  if (cap != 0 && !store_.budget.fits(cap / 16)) executor_.cache().leave_retired();
+}
+
 // As long as room is not short, one worker sends values for all, a few at a time, so that its
 // batches run between.
 bool HostUpkeep::keep_reserve(int64_t reserve, int64_t now_ms) {

@@ -63,6 +63,8 @@ class HostUpkeep {
 
   // One bounded step after a batch with `writes` rows that may write; true while more waits.
   bool step(uint64_t writes, int64_t now_ms);
+  // Before the thread sleeps: what it has retired does not wait for it where memory is short.
+  void rest();
   // In the middle of a long batch, behind so many of its rows and within its epoch, so that the
   // index keeps up with it.
   void keep_up(uint64_t rows);
