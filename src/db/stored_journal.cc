@@ -104,6 +104,11 @@ StoredJournal::StoredJournal(const StoredJournalOptions& options, Engine& engine
                     " bytes behind its last record are left out");
     }
     Tree* const tree = engine_.tree();
+    if (reader.manifest().base.is_in_tree() && (tree == nullptr || tree->wants_snapshot())) {
+      throw JournalError(
+          "journal: what was stored before its first record is in the files of a tree: start with "
+          "that tree, or remove the journal to begin anew");
+    }
     if (tree != nullptr) {
       tree->expect_journal(reader.manifest().store, reader.first_lsn(), reader.found());
     }
@@ -116,6 +121,7 @@ StoredJournal::StoredJournal(const StoredJournalOptions& options, Engine& engine
     its.folder = options.folder;
     its.name = options.name;
     its.policy = options.policy;
+    its.behind_tree = tree != nullptr && !tree->wants_snapshot();
     its.log = [this](const std::string& line) { log(true, line); };
     its.count = [this](int64_t bytes) { engine_.add_sink_bytes(bytes); };
     its.cap = [this] { return engine_.maxmemory(); };
@@ -136,7 +142,7 @@ StoredJournal::StoredJournal(const StoredJournalOptions& options, Engine& engine
 
 StoredJournal::~StoredJournal() {
   if (Tree* const tree = engine_.tree(); tree != nullptr) {
-    tree->flush();
+    tree->end_journal();
     tree->drop_from(nullptr);
   }
   engine_.set_commit_sink(nullptr);

@@ -32,6 +32,12 @@ bool has_only_puts(const Batch& batch) {
   return !batch.empty();
 }
 
+Manifest manifest_of(const JournalReader& reader, bool behind_tree) {
+  Manifest its = reader.manifest();
+  if (behind_tree && !reader.found()) its.base = JournalBase::in_tree();
+  return its;
+}
+
 }  // namespace
 
 Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t last_version,
@@ -47,8 +53,8 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
       first_version_(last_version),
       most_unwritten_(options_.most_unwritten),
       buffer_(reader.end_lsn()),
-      segments_(files, options_.folder, options_.name, reader.manifest(), reader.segment_lsns(),
-                options_.segment_bytes) {
+      segments_(files, options_.folder, options_.name, manifest_of(reader, options_.behind_tree),
+                reader.segment_lsns(), options_.segment_bytes) {
   int made = reader.found() ? segments_.sync_last(reader.used_bytes(), reader.oldest()) : 0;
   if (made >= 0) made = segments_.begin(reader.end_lsn(), last_version, 0);
   const bool goes_on = reader.found() && is_full(made);
@@ -216,6 +222,7 @@ void Journal::run() {
   }
   lock.unlock();
   step(true);
+  if (error() == 0 && segments_.take_back(buffer_.end())) return;
   append_mark();
   step(true);
 }

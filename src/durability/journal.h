@@ -94,6 +94,8 @@ struct JournalOptions {
   std::string name = "appendonly.aof";
   SyncPolicy policy = SyncPolicy::everysec;
   uint64_t segment_bytes = 64 << 20;
+  bool behind_tree =
+      false;  // a new one does not begin with an empty store, but with a tree's files
   uint64_t most_unwritten = 64 << 20;  // and a part of `cap`, where there is one
   int64_t pause_ms = 100;              // between tries, and before what nobody waits for is written
   std::function<void(const std::string& line)> log;  // by the writer; may be empty
@@ -164,7 +166,7 @@ class Journal final : public CommitSink, public Awaited {
   // What is before `lsn` is no part of the journal any more, but `base` is, if it has a number; the
   // one before is not. While the journal is written anew: -EBUSY. Where it has begun behind
   // `base` meanwhile: -ESTALE.
-  int cut_before(uint64_t lsn, const JournalBase& base = {});
+  int cut_before(uint64_t lsn, const JournalBase& base = JournalBase::in_tree());
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -1,4 +1,4 @@
-// MappedFile: a file of the system's, mapped to be read.
+// MappedFile: a file of the system's, mapped to be read, or read where that is safer.
 //
 // Its errors are of the type that its owner names, with the path in their text.
 //
@@ -6,8 +6,10 @@
 #pragma once
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -32,7 +34,7 @@ class MappedFile {
     struct stat status {};
     const bool is_file = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
     if (is_file) bytes_ = static_cast<uint64_t>(status.st_size);
-    if (bytes_ != 0) address_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file, 0);
+    if (bytes_ != 0) address_ = has_no_holes(status) ? map(file) : read(file);
     const int error = errno;
     ::close(file);
     if (!is_file) fail("is a folder or a device, no file");
@@ -48,6 +50,33 @@ class MappedFile {
   [[noreturn]] void fail(const std::string& what) const { throw Error(name_ + " " + what); }
 
  private:
+  static bool has_no_holes(const struct stat& status) {
+    constexpr int64_t block = 512;
+    return status.st_blocks * block >= status.st_size;
+  }
+  void* map(int file) const { return ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file, 0); }
+  // A look at a hole of a file in memory takes room of its disk, and is a signal where that is
+  // full.
+  void* read(int file) const {
+    struct statfs disk {};
+    if (::fstatfs(file, &disk) != 0 || disk.f_type != TMPFS_MAGIC) return map(file);
+    void* const memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    for (uint64_t at = 0; memory != MAP_FAILED && at < bytes_;) {
+      const off_t data = ::lseek(file, static_cast<off_t>(at), SEEK_DATA);
+      if (data < 0) break;
+      at = static_cast<uint64_t>(data);
+      const ssize_t some = ::pread(file, static_cast<char*>(memory) + at, bytes_ - at, data);
+      if (some == 0) break;
+      if (some < 0 && errno != EINTR) {
+        ::munmap(memory, bytes_);
+        return MAP_FAILED;
+      }
+      if (some > 0) at += static_cast<uint64_t>(some);
+    }
+    return memory;
+  }
+
   const std::string name_;
   void* address_ = nullptr;
   uint64_t bytes_ = 0;

@@ -110,12 +110,16 @@ struct ManifestOfSegments {
   uint64_t last;
 };
 
-// What a start begins with, before the records.
+// What a start begins with, before the records. Where there is no file, `sum` says whether what was
+// before them is in the files of a tree.
 struct JournalBase {
   uint64_t number;   // of the file's name; 0: there is none
   uint64_t version;  // that records up to which do not count
   uint64_t sum;      // that the file ends with
   uint64_t bytes;    // of the file
+
+  static constexpr JournalBase in_tree() { return {0, 0, 1, 0}; }
+  constexpr bool is_in_tree() const { return number == 0 && sum == 1; }
 };
 
 struct Manifest : ManifestOfSegments {

@@ -69,6 +69,20 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
   return 0;
 }
 
+bool SegmentWriter::take_back(uint64_t lsn) {
+  if (!begun() || begins_ || lsn != first_lsn_ || segments() == 1) return false;
+  Manifest before = manifest_;
+  --before.last;
+  if (write_manifest(before) < 0) return false;
+  drop_prepared();
+  unmap();
+  close();
+  files_.remove(segment_path(base_, manifest_.last));
+  manifest_ = before;
+  lsns_.pop_back();
+  return true;
+}
+
 void SegmentWriter::prepare() {
   if (!std::exchange(prepares_, false)) return;
   const std::string path = segment_path(base_, manifest_.last + 1);
@@ -107,6 +121,7 @@ int SegmentWriter::cut_before(uint64_t lsn, const JournalBase& base) {
   if (lsn < lsns_.front()) return 0;
   size_t gone = 0;
   while (gone + 1 < lsns_.size() && lsns_[gone + 1] <= lsn) ++gone;
+  if (gone == 0 && base.is_in_tree() && manifest_.base.number == 0) return 0;  // it has all
   return begin_with(manifest_.first + gone, base);
 }
 

@@ -11,7 +11,7 @@
 // that are left; only then what it does not name any more is removed.
 //
 // The room that a segment did not need is given back when the next one begins, so that many starts
-// take little of the disk.
+// take little of the disk; one in which nothing was written goes again (`take_back`).
 //
 // Records are stored to a mapped segment where its file can be mapped (durability/files.h), else
 // written. A kill in the middle of either leaves a torn tail, which a start finds by its checksum.
@@ -61,6 +61,9 @@ class SegmentWriter {
   bool has_room(uint64_t lsn) const {
     return file_ >= 0 && !begins_ && lsn - first_lsn_ <= capacity_ - sizeof(SegmentHeader);
   }
+  // The last segment, if it is not the only one and nothing was written into it before `lsn`, goes
+  // again; returns whether it did.
+  bool take_back(uint64_t lsn);
   // Whether a segment has begun since the start.
   bool begun() const { return file_ >= 0; }
   int write(uint64_t lsn, const char* data, uint64_t bytes);

@@ -48,6 +48,9 @@ void check_journal(const std::string& folder, const std::string& name) {
             << reader.records() << " records, " << keys << " keys"
             << (reader.path_of_base().empty() ? "; " : " that its base does not have; ")
             << reader.torn_bytes() << " bytes of a torn tail\n";
+  if (manifest.base.is_in_tree()) {
+    std::cout << "what was stored before its first record is in the files of a tree\n";
+  }
 }
 
 // Looks at the journals in a folder, and returns how many there are.

@@ -83,7 +83,7 @@ void Server::start(Files& files) {
     open_journal(files);
   } else {
     state_.loaded = load_snapshot(options_, engine_).loaded;
-    if (Tree* const tree = engine_.tree(); tree != nullptr) tree->expect_journal(0, 0, false);
+    if (Tree* const tree = engine_.tree(); tree != nullptr) begin_without_journal(*tree);
   }
   saver_ = std::make_unique<Saver>(
       engine_, state_.saves, options_.dir, options_.dbfilename, files, [this] { release_held(); },
@@ -99,6 +99,22 @@ void Server::start(Files& files) {
   for (auto& loop : loops_) loop->start();
   if (packets_ != nullptr) packets_->start();
   running_ = true;
+}
+
+// A tree that was not closed in order may lack what is in its journal.
+void Server::begin_without_journal(Tree& tree) {
+  if (const uint64_t number = tree.lacks_journal(); number != 0) {
+    const JournalReader reader(options_.dir, options_.appendfilename, 1);
+    if (reader.found() && reader.manifest().store == number) {
+      throw TreeError("tree: it was not closed in order, and the journal in " + options_.dir +
+                      " may have changes that it lacks: start with --appendonly yes, or remove the "
+                      "journal to go on without them");
+    }
+    net::log(net::LogLevel::warning,
+             "the tree was not closed in order, and its journal is not there: what was changed "
+             "last may be missing");
+  }
+  tree.expect_journal(0, 0, false);
 }
 
 void Server::open_journal(Files& files) {

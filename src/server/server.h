@@ -66,6 +66,7 @@ class Server {
  private:
   void make_loops();
   void open_journal(Files& files);
+  void begin_without_journal(Tree& tree);
   void release_held();
   uint16_t listen(int32_t port, net::Speaks speaks);
   void listen_on_path(const std::string& path, uint32_t mode, net::Speaks speaks);

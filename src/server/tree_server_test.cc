@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <iterator>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "models/stored_server_fixture.h"
 
@@ -141,6 +144,113 @@ TEST_F(TreeServerTest, AJournalIsWrittenAnewByTakingAllIn) {
   while (server_->state().journal->rewrite_wish().rewrites() == 0) std::this_thread::yield();
   EXPECT_EQ(server_->engine().tree()->stats().run_bytes, 0u);
   expect({"RANDOMKEY"}, "$3\r\nkey\r\n");
+}
+
+// What the tree had taken in before the journal was cut is in its files alone.
+TEST_F(TreeServerTest, AJournalThatWasCutIsNotReadWithoutItsTree) {
+  const std::string value(100'000, 'v');
+  for (int i = 0; i < 4; ++i) {
+    expect({"SET", "key" + std::to_string(i), value}, "+OK\r\n");
+    ASSERT_TRUE(server_->engine().tree()->flush());
+  }
+  const std::string tree = std::exchange(options_.store.tree, "");
+  EXPECT_THROW(start(), JournalError);
+  options_.store.tree = tree + "-empty";
+  EXPECT_THROW(start(), JournalError);
+  options_.store.tree = tree;
+  start();
+  expect({"DBSIZE"}, ":4\r\n");
+}
+
+// As long as it has all, it may be read alone.
+TEST_F(TreeServerTest, AJournalThatWasNotCutNeedsNoTree) {
+  expect({"SET", "key", "1"}, "+OK\r\n");
+  options_.store.tree.clear();
+  start();
+  expect({"GET", "key"}, "$1\r\n1\r\n");
+}
+
+TEST_F(TreeServerTest, AJournalThatBeganBehindATreeIsNotReadWithoutIt) {
+  options_.appendonly = false;
+  options_.appendfilename = "other";
+  start();
+  expect({"SET", "key", "1"}, "+OK\r\n");
+  options_.appendonly = true;
+  start();
+  expect({"SET", "later", "1"}, "+OK\r\n");
+  options_.store.tree.clear();
+  EXPECT_THROW(start(), JournalError);
+}
+
+TEST_F(TreeServerTest, ATreeThatACrashHasLeftIsNotOpenedWithoutItsJournal) {
+  expect({"SET", "key", "1"}, "+OK\r\n");
+  ASSERT_TRUE(server_->engine().tree()->flush());
+  expect({"SET", "later", "1"}, "+OK\r\n");
+  crash();
+  options_.appendonly = false;
+  EXPECT_THROW(start(), TreeError);
+  options_.appendonly = true;
+  const std::string name = std::exchange(options_.appendfilename, "other");
+  EXPECT_THROW(start(), TreeError);
+  options_.appendfilename = name;
+  start();
+  expect({"DBSIZE"}, ":2\r\n");
+  // Whoever says that the journal is lost goes on without it.
+  crash();
+  options_.appendonly = false;
+  options_.dir += "/elsewhere";
+  std::filesystem::create_directories(options_.dir);
+  start();
+  expect({"GET", "key"}, "$1\r\n1\r\n");
+}
+
+TEST_F(TreeServerTest, AnEndInOrderNeedsNoJournal) {
+  expect({"SET", "key", "1"}, "+OK\r\n");
+  start();
+  expect({"SET", "later", "1"}, "+OK\r\n");
+  options_.appendonly = false;
+  start();
+  expect({"DBSIZE"}, ":2\r\n");
+}
+
+TEST_F(TreeServerTest, StartsThatAreRefusedLeaveTheJournalAsItIs) {
+  expect({"SET", "key", "1"}, "+OK\r\n");
+  expect({"COPY", "key", "key", "DB", "9"}, ":1\r\n");
+  crash();
+  const auto files = [this] {
+    std::set<std::string> names;
+    for (const auto& one : std::filesystem::directory_iterator(options_.dir)) {
+      names.insert(one.path().filename().string());
+    }
+    return names;
+  };
+  const std::set<std::string> before = files();
+  options_.store.databases = 2;
+  for (int i = 0; i < 3; ++i) EXPECT_THROW(start(), std::exception);
+  EXPECT_EQ(files(), before);
+  options_.store.databases = 16;
+  start();
+  expect({"DBSIZE"}, ":1\r\n");
+}
+
+// All databases are one range of the files, not as many files as there are databases.
+TEST_F(TreeServerTest, AFlushOfManyDatabasesIsOneFile) {
+  options_.store.databases = 16'384;
+  start();
+  expect({"SET", "key", "1"}, "+OK\r\n");
+  expect({"COPY", "key", "key", "DB", "9000"}, ":1\r\n");
+  ASSERT_TRUE(server_->engine().tree()->flush());
+  expect({"FLUSHALL"}, "+OK\r\n");
+  const auto files = [this] {
+    const std::filesystem::directory_iterator all(options_.store.tree);
+    return std::distance(begin(all), end(all));
+  };
+  const auto before = files();
+  ASSERT_TRUE(server_->engine().tree()->flush());
+  EXPECT_LT(files(), before + 20);
+  expect({"COPY", "key", "key", "DB", "9000"}, ":0\r\n");
+  expect({"SELECT", "9000"}, "+OK\r\n");
+  expect({"EXISTS", "key"}, ":0\r\n");
 }
 
 }  // namespace

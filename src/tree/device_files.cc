@@ -321,11 +321,8 @@ void DeviceFiles::tend() {
   crowded_.store(crowded || !misplaced().empty(), std::memory_order_release);
 }
 
-std::string DeviceFiles::erase_range(std::string_view first, std::string_view /*end*/) {
-  const uint32_t database = TreeRecord::database_of(first);
-  const auto is_its = [&](std::string_view key) {
-    return TreeRecord::database_of(key) == database;
-  };
+std::string DeviceFiles::erase_range(std::string_view first, std::string_view end) {
+  const auto is_its = [&](std::string_view key) { return first <= key && key < end; };
   {
     const std::lock_guard guard(mutex_);
     for (auto at = rest_.begin(); at != rest_.end();) {

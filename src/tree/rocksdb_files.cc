@@ -98,6 +98,7 @@ class RocksdbFiles final : public TreeFiles {
     rocksdb::Options its;
     check(rocksdb::GetOptionsFromString(rocksdb::ConfigOptions(), options_, options, &its));
     options_ = its;
+    check_owner();
     make_incoming();
     options_.info_log = std::make_shared<RocksdbLog>(folder_ + "/LOG");
     options_.create_missing_column_families = true;
@@ -188,7 +189,11 @@ class RocksdbFiles final : public TreeFiles {
     paths.pop_back();
     if (!paths.empty()) args.push_back(files_of_items(std::move(paths)));
     const LeafCache::Change change(leaves_, entries);
-    return take_in(args, status);
+    std::string problem = take_in(args, status);
+    if (problem.empty() && std::exchange(is_checkpoint_, false)) {
+      problem = text_of(options_.env->DeleteFile(mark_in(folder_)));
+    }
+    return problem;
   }
 
   // By a file as well, so that RocksDB's own log is never written: its torn tail and its corrupt
@@ -226,6 +231,7 @@ class RocksdbFiles final : public TreeFiles {
     rocksdb::Status status = rocksdb::Checkpoint::Create(db_.get(), &maker);
     const std::unique_ptr<rocksdb::Checkpoint> owner(maker);
     if (status.ok()) status = maker->CreateCheckpoint(folder);
+    if (status.ok()) status = rocksdb::WriteStringToFile(options_.env, {}, mark_in(folder), true);
     return text_of(status);
   }
 
@@ -235,11 +241,11 @@ class RocksdbFiles final : public TreeFiles {
         db_->Get(rocksdb::ReadOptions(), meta_, slice(TreeRecord::meta_key), &value);
     if (!status.IsNotFound()) check(status);
     // Items come with it.
-    if (value.size() != sizeof meta && (status.ok() || has_items())) {
-      throw TreeError("tree: " + folder_ + " is not of this program, or of another version of it");
-    }
+    if (value.size() != sizeof meta && (status.ok() || has_items())) throw_foreign();
     if (!status.ok()) return false;
     std::memcpy(&meta, value.data(), sizeof meta);
+    is_checkpoint_ = std::filesystem::exists(mark_in(folder_));
+    if (is_checkpoint_) meta.lsn = TreeMeta::all_of_it;
     return true;
   }
 
@@ -252,8 +258,29 @@ class RocksdbFiles final : public TreeFiles {
   uint64_t keys() override { return property(rocksdb::DB::Properties::kEstimateNumKeys); }
 
  private:
+  // A checkpoint has all that its journal had, until it is written to for the first time.
+  static std::string mark_in(const std::string& folder) { return folder + "/ISOTHERM-CHECKPOINT"; }
   static void check(const rocksdb::Status& status) {
     if (!status.ok()) throw TreeError(text_of(status));
+  }
+  // Nothing is changed in a database of another program, which could not open it again.
+  void check_owner() {
+    if (!std::filesystem::exists(folder_ + "/CURRENT")) return;
+    std::vector<std::string> names;
+    check(rocksdb::DB::ListColumnFamilies(options_, folder_, &names));
+    if (std::find(names.begin(), names.end(), "meta") != names.end()) return;
+    // One whose first start was cut off has nothing yet.
+    rocksdb::Options reading;
+    reading.info_log = std::make_shared<RocksdbLog>("/dev/null");
+    rocksdb::DB* db = nullptr;
+    if (names.size() == 1) check(rocksdb::DB::OpenForReadOnly(reading, folder_, &db));
+    db_.reset(db);
+    const bool foreign = db == nullptr || has_items();
+    db_.reset();
+    if (foreign) throw_foreign();
+  }
+  [[noreturn]] void throw_foreign() const {
+    throw TreeError("tree: " + folder_ + " is not of this program, or of another version of it");
   }
   bool has_items() {
     const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(rocksdb::ReadOptions()));
@@ -325,6 +352,7 @@ class RocksdbFiles final : public TreeFiles {
   // Of the meta record alone. Beside the items it would lie behind them all, so that a file with it
   // overlapped those that come later, and each run lay on a level of its own.
   rocksdb::ColumnFamilyHandle* meta_ = nullptr;
+  bool is_checkpoint_ = false;
   const std::shared_ptr<MergeListener> listener_ = std::make_shared<MergeListener>();
   std::unique_ptr<rocksdb::DB> db_;
   std::unique_ptr<RocksdbViews> views_;

@@ -81,9 +81,9 @@ void Tree::end_filling() {
 }
 
 // With the mutex. At once: a crash before the next run must not make them strangers.
-void Tree::set_journal(uint64_t number) {
+void Tree::set_journal(uint64_t number, uint64_t lsn) {
   meta_.journal = number;
-  meta_.lsn = 0;
+  meta_.lsn = lsn;
   if (const std::string problem = files_->ingest({}, meta_, 1); !problem.empty()) {
     throw TreeError(problem);
   }
@@ -106,10 +106,33 @@ void Tree::expect_journal(uint64_t number, uint64_t first_lsn, bool found) {
     throw TreeError("tree: records of the journal from " + std::to_string(meta_.lsn) +
                     " on are needed, and it begins at " + std::to_string(first_lsn));
   }
-  if (meta_.journal == number) return;
+  if (meta_.journal == number) {
+    if (number != 0 && meta_.lsn == TreeMeta::all_of_it) set_journal(number, first_lsn);
+    return;
+  }
+  if (number != 0 && !has_all_of_journal()) {
+    throw TreeError(
+        "tree: it was not closed in order, and its journal, which may have changes that it lacks, "
+        "is not the one that was given: start with the folder and the name that the journal has, "
+        "or, if it is lost, once without a journal");
+  }
   if (!new_) return set_journal(number);
   meta_.journal = number;
   meta_.lsn = 0;
+}
+
+void Tree::end_journal() {
+  if (!flush()) return;
+  const std::lock_guard guard(mutex_);
+  try {
+    set_journal(meta_.journal, TreeMeta::all_of_it);
+  } catch (const TreeError&) {  // then it needs its journal at the next start
+  }
+}
+
+uint64_t Tree::lacks_journal() const {
+  const std::lock_guard guard(mutex_);
+  return has_all_of_journal() ? 0 : meta_.journal;
 }
 
 void Tree::drop_from(Journal* journal) {

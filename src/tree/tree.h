@@ -114,6 +114,12 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   // Before the store is filled from a journal, or, with 0, without one. Throws TreeError where the
   // files and the journal do not belong together: one was changed without the other.
   void expect_journal(uint64_t number, uint64_t first_lsn, bool found);
+  // Takes in what there is: whoever opens the files needs no journal, until it is begun again.
+  // Before `drop_from(nullptr)`.
+  void end_journal();
+  // The number of the journal that may have changes which the files lack, since it was not ended;
+  // 0: there is none.
+  uint64_t lacks_journal() const;
   // Whose segments are dropped from now on; null: no more.
   void drop_from(Journal* journal);
   // No version is larger that the tree has or was told of.
@@ -170,7 +176,9 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   // All keys of a database, as many as can be read: by a walk, but for files that count themselves.
   uint64_t count(uint32_t database, int64_t now_ms);
   // Whether it is such files that have what the runs had, or will have it.
-  bool counts_itself() const { return !lasts() && !failing_.load(std::memory_order_relaxed); }
+  bool counts_itself() const {
+    return !lasts() && !failing_.load(std::memory_order_relaxed) && !is_lost();
+  }
 
   // Takes in all that was changed so far; false: it fails.
   bool flush();
@@ -207,7 +215,10 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   // In place of a journal's number, while a snapshot is read.
   static constexpr uint64_t being_filled = ~uint64_t{0};
 
-  void set_journal(uint64_t number);
+  void set_journal(uint64_t number, uint64_t lsn = 0);
+  bool has_all_of_journal() const {
+    return new_ || meta_.journal == 0 || meta_.lsn == TreeMeta::all_of_it;
+  }
   // Of a stripe: how often its keys were changed, and the number of the run that has the last
   // change, above these bits.
   static constexpr uint32_t run_at = 32;
@@ -228,6 +239,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   void work();
   uint64_t last_sealed() const;  // run, by its number
   std::shared_ptr<TreeRun> oldest();
+  std::string erase_flushed(const std::set<uint32_t>& databases);
   std::string take_in(const std::shared_ptr<TreeRun>& run);
   std::string try_to_take_in(const std::shared_ptr<TreeRun>& run);
   void wait_for_older_batches();

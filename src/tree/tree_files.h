@@ -49,8 +49,10 @@ class TreeError : public std::runtime_error {
 
 struct TreeMeta {
   uint64_t journal = 0;       // whose records are in the tree (Manifest::store); 0: none
-  uint64_t lsn = 0;           // records before this are in the tree
+  uint64_t lsn = 0;           // records before this are in the tree; all_of_it: all there are
   uint64_t last_version = 0;  // no version in the tree is larger
+
+  static constexpr uint64_t all_of_it = ~uint64_t{0};
 };
 
 // Of a run at most, each written by a thread of its own.

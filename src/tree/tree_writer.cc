@@ -192,6 +192,20 @@ std::string Tree::try_to_take_in(const std::shared_ptr<TreeRun>& run) {
   }
 }
 
+// Databases that lie side by side are one range: each is a file and a sync.
+std::string Tree::erase_flushed(const std::set<uint32_t>& databases) {
+  for (auto at = databases.begin(); at != databases.end();) {
+    std::string first;
+    std::string end;
+    TreeRecord::put_key(*at, {}, first);
+    uint32_t next = *at;
+    while (at != databases.end() && *at == next) ++at, ++next;
+    TreeRecord::put_key(next, {}, end);
+    if (std::string problem = files_->erase_range(first, end); !problem.empty()) return problem;
+  }
+  return {};
+}
+
 // Empty: it is in the files, for good. Throws std::bad_alloc.
 std::string Tree::take_in(const std::shared_ptr<TreeRun>& run) {
   if (files_->lasts()) wait_for_older_batches();
@@ -218,13 +232,7 @@ std::string Tree::take_in(const std::shared_ptr<TreeRun>& run) {
   if (broken(Rule::ingesting)) needed = segment_;
   if (needed.number != 0) meta.lsn = needed.lsn;
   meta.last_version = last_version();
-  for (const uint32_t database : run->flushed) {
-    std::string first;
-    std::string end;
-    TreeRecord::put_key(database, {}, first);
-    TreeRecord::put_key(database + 1, {}, end);
-    if (std::string problem = files_->erase_range(first, end); !problem.empty()) return problem;
-  }
+  if (std::string problem = erase_flushed(run->flushed); !problem.empty()) return problem;
   std::string problem =
       files_->ingest(run->all(files_->lasts(), options_.writers), meta, options_.writers);
   if (!problem.empty()) return problem;
