@@ -44,7 +44,8 @@ rocksdb::Status open_rocksdb(const rocksdb::DBOptions& options, const std::strin
 // As DB::ListColumnFamilies.
 rocksdb::Status list_rocksdb_families(const rocksdb::DBOptions& options, const std::string& name,
                                       std::vector<std::string>* families);
-// As rocksdb::DestroyDB: removes the folder with all that is in it.
+// As rocksdb::DestroyDB: removes what belongs to the database, and the folder if nothing else is in
+// it. IOError, and nothing is removed, while it is open.
 rocksdb::Status destroy_rocksdb(const std::string& name, const rocksdb::Options& options);
 
 }  // namespace isotherm

@@ -1,5 +1,10 @@
+#include <fcntl.h>
+#include <rocksdb/compaction_filter.h>
 #include <rocksdb/comparator.h>
+#include <rocksdb/env.h>
 #include <rocksdb/merge_operator.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <memory>
@@ -45,6 +50,19 @@ Status check(const rocksdb::DBOptions& options, const std::string& name,
   if (family.comparator != rocksdb::BytewiseComparator()) {
     return Status::NotSupported("a comparator of the default column family");
   }
+  if (family.compaction_filter != nullptr || family.compaction_filter_factory != nullptr) {
+    return Status::NotSupported("a compaction filter of the default column family");
+  }
+  if (family.compaction_style == rocksdb::kCompactionStyleFIFO) {
+    return Status::NotSupported("FIFO compaction of the default column family, which drops keys");
+  }
+  if (options.env != rocksdb::Env::Default()) {
+    return Status::NotSupported("an env for the default column family, which lies on the disk");
+  }
+  if (std::filesystem::exists(name + "/CURRENT")) {
+    return Status::InvalidArgument(
+        name, "is a database of RocksDB's own; copy its keys into a database in another folder");
+  }
   const bool there = std::filesystem::exists(families_of(name) + "/CURRENT");
   if (there && options.error_if_exists) {
     return Status::InvalidArgument(name, "exists (error_if_exists is true)");
@@ -56,6 +74,25 @@ Status check(const rocksdb::DBOptions& options, const std::string& name,
   std::filesystem::create_directories(name, error);
   return error ? Status::IOError(name, error.message()) : Status::OK();
 }
+
+// The lock that a database holds while it is open.
+class OpenLock {
+ public:
+  explicit OpenLock(const std::string& path) : file_(::open(path.c_str(), O_RDWR | O_CLOEXEC)) {
+    taken_ = file_ >= 0 && ::flock(file_, LOCK_EX | LOCK_NB) != 0;
+  }
+  ~OpenLock() {
+    if (file_ >= 0) ::close(file_);
+  }
+  OpenLock(const OpenLock&) = delete;
+  OpenLock& operator=(const OpenLock&) = delete;
+
+  bool is_taken() const { return taken_; }
+
+ private:
+  const int file_;
+  bool taken_;
+};
 
 }  // namespace
 
@@ -113,12 +150,25 @@ Status list_rocksdb_families(const rocksdb::DBOptions& options, const std::strin
   return rocksdb::DB::ListColumnFamilies(options, families_of(name), families);
 }
 
+// Nothing goes while the database is open, nor what belongs to somebody else.
 Status destroy_rocksdb(const std::string& name, const rocksdb::Options& options) {
-  Status status = rocksdb::DestroyDB(families_of(name), options);
   std::error_code error;
-  std::filesystem::remove_all(name, error);
-  if (!status.ok()) return status;
-  return error ? Status::IOError(name, error.message()) : Status::OK();
+  if (!std::filesystem::exists(name, error)) return Status::OK();
+  const OpenLock lock(name + "/journal.lock");
+  if (lock.is_taken()) return Status::IOError(name, "lock hold by another: the database is open");
+  for (const std::string& folder : {families_of(name), name + "/tree"}) {
+    if (!std::filesystem::exists(folder, error)) continue;
+    if (Status status = rocksdb::DestroyDB(folder, options); !status.ok()) return status;
+    std::filesystem::remove_all(folder, error);
+    if (error) return Status::IOError(folder, error.message());
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(name, error)) {
+    if (!entry.path().filename().string().starts_with("journal.")) continue;
+    if (!std::filesystem::remove(entry.path(), error))
+      return Status::IOError(name, error.message());
+  }
+  std::filesystem::remove(name, error);  // if it is empty
+  return Status::OK();
 }
 
 }  // namespace isotherm

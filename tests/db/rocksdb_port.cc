@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -83,6 +84,10 @@ class Port {
     db_.reset(db);
     return status;
   }
+  Status destroy() {
+    return ours_ ? isotherm::destroy_rocksdb(folder_, {}) : rocksdb::DestroyDB(folder_, {});
+  }
+  const std::string& folder() const { return folder_; }
   rocksdb::DB* operator->() { return db_.get(); }
   rocksdb::DB* get() { return db_.get(); }
 
@@ -386,6 +391,21 @@ void families(Port& db) {
   db.say_all();
 }
 
+void destroying(Port& db) {
+  db->Put(write, "key", "value");
+  db.say("destroy while it is open", db.destroy());
+  db.open();
+  db.say_value("key");
+  db.close();
+  const std::string others = db.folder() + "/others.txt";
+  std::ofstream(others) << "file";
+  db.say("destroy", db.destroy());
+  db.say("others", std::filesystem::exists(others) ? "stay" : "gone");
+  std::filesystem::remove_all(db.folder());
+  db.say("destroy what is not there", db.destroy());
+  db.open();
+}
+
 void random_calls(Port& db, uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto draw = [&](uint64_t below) { return random() % below; };
@@ -443,6 +463,7 @@ int main(int count, char** words) {
       {"properties", properties},
       {"reopening", reopening},
       {"families", families},
+      {"destroying", destroying},
       {"random calls", [&](Port& db) { random_calls(db, seed); }},
   };
   int wrong = 0;
