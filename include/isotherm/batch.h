@@ -15,8 +15,9 @@
 //
 // Invariants.
 // - Keys and values are borrowed: the bytes must stay where they are until the batch is done.
-// - `Reply::data` points into the store and is valid until `clear()`. A batch that is done and not
-//   cleared keeps memory from being reused, so do not keep one while you wait for a client.
+// - `Reply::data` points into the store and is valid until `clear()`, or until the handle that the
+//   batch was submitted by is destroyed; the batch itself may outlive it. A batch that is done and
+//   not cleared keeps memory from being reused, so do not keep one while you wait for a client.
 // - Requests on one key take effect in row order.
 //
 // Types. A key has a string or an object (isotherm/object.h). Operations that look at the value

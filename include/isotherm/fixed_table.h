@@ -40,7 +40,7 @@ struct FixedOptions {
   // size that has no cap; it is told one of both.
   uint64_t expected_entries = 0;
   // Seed of the hash; empty: drawn at random.
-  std::optional<uint64_t> hash_seed;
+  std::optional<uint64_t> hash_seed = {};
 };
 
 class FixedTable {

@@ -88,8 +88,8 @@ struct Options {
   // The longest value and the longest key, in bytes; at most 2^32 - 1.
   uint64_t max_value_bytes = 512ull << 20;
   // Seed of the hash; empty: drawn at random when the store opens.
-  std::optional<uint64_t> hash_seed;
-  RouterOptions router;
+  std::optional<uint64_t> hash_seed = {};
+  RouterOptions router = {};
 
   // Other ones than `line` need a cap, a policy that evicts from all keys (allkeys_lru,
   // allkeys_random), the index on the host, no router and no tree.
@@ -106,9 +106,9 @@ struct Options {
   // nothing is lost by eviction. What was changed is in the files when the store has been closed,
   // or some time later; a journal keeps the rest (the server's). Objects cannot be stored. Needs
   // the index on the host and no router. Empty: none.
-  std::string tree;
+  std::string tree = {};
   // RocksDB's options for it, as its own text: "name=value;name=value".
-  std::string tree_options;
+  std::string tree_options = {};
   // Bytes of the first GPU's memory, at least 16 MiB, for a sorted copy of these files, which
   // answers many gets (of a thread of the library), and many ranges (isotherm/db_batch.h), at once.
   // It is filled when the store is opened. Where it has no room for all keys, or the GPU fails,

@@ -425,6 +425,11 @@ Submitted BatchRunner::settle(BatchRun& run) {
   return Submitted::ended;
 }
 
+bool BatchRunner::is_over(const Batch& batch) const {
+  const HostStore& store = engine_.store;
+  return batch.writes() && !store.makes_room() && store.budget.is_over();
+}
+
 bool BatchRunner::has_room(const Batch& batch) {
   HostStore& store = engine_.store;
   if (store.budget.limit() == 0 || !batch.writes()) return true;
@@ -432,10 +437,13 @@ bool BatchRunner::has_room(const Batch& batch) {
 }
 
 // Makes room for what the batch writes; a few replaced bytes are not worth counting as passing.
+// Where nothing is evicted and the cap was lowered below what is stored, nothing is written, as by
+// Redis, whether or not it would find room in what is stored already.
 bool BatchRunner::make_room(BatchRun& run) {
   HostStore& store = engine_.store;
   const Batch& batch = *run.batch;
   if (store.budget.limit() == 0 || !batch.writes()) return true;
+  if (!store.makes_room()) return !is_over(batch);
   constexpr uint64_t worth_telling = 64 << 10;
   const BatchBytes needed = bytes_to_store(store, &slot_, batch);
   if (needed.replaced >= worth_telling) {

@@ -138,6 +138,13 @@ void check_databases(TreeFiles& files, uint32_t databases) {
                   ": more databases are needed");
 }
 
+// Why a GPU is not used.
+std::string reason_of(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) == nullptr) return error.what();
+  return "there is too little memory for what a GPU begins with: give gpu_memory 16 MiB or more, "
+         "and gpu_values and gpu_items no more than it has";
+}
+
 }  // namespace
 
 EngineState::EngineState(const Options& options, const Clock& its_clock,
@@ -216,8 +223,8 @@ void EngineState::use_items(const ItemTierMaker& make_items, bool required) {
   } catch (const std::invalid_argument&) {
     throw;
   } catch (const std::exception& error) {
-    if (required) throw std::runtime_error(error.what());
-    device_problem = error.what();
+    if (required) throw std::runtime_error(reason_of(error));
+    device_problem = reason_of(error);
   }
 }
 
@@ -235,9 +242,9 @@ void EngineState::use_device(const RootTiersMaker& make_index, bool required,
       write_delay = std::make_unique<WriteDelay>(make_round_policy(rounds), wait_clock);
     }
   } catch (const std::exception& error) {
-    if (required) throw std::runtime_error(error.what());
+    if (required) throw std::runtime_error(reason_of(error));
     device.reset();
-    device_problem = error.what();
+    device_problem = reason_of(error);
   }
 }
 

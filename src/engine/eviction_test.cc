@@ -281,6 +281,30 @@ TEST_F(EvictionTest, NoevictionRefusesAValueAboveTheCap) {
   EXPECT_EQ(fill(worker, 0, 1000, 1000, never), 0u);
 }
 
+// As Redis has it: whether or not there would be a place for it in what is stored already.
+TEST_F(EvictionTest, WhatTakesMemoryIsRefusedWhereTheCapWasLoweredBelowWhatIsStored) {
+  Engine engine(options(EvictionPolicy::noeviction), clock);
+  Worker worker(engine);
+  const std::string value(1000, 'v');
+  Batch batch;
+  ASSERT_EQ(fill(worker, 0, 2000, 1000, never), 0u);
+  batch.put("key", value);
+  ASSERT_EQ(run(worker, batch), std::vector{Status::ok});
+  engine.set_maxmemory(engine.stats().used_memory / 2);
+  batch.put("key", value);
+  batch.append("key", "v");
+  batch.add("number", 1);
+  batch.expire("key", some_day(0));
+  batch.get("key");
+  batch.erase("key");
+  constexpr Status refused = Status::out_of_memory;
+  EXPECT_EQ(run(worker, batch),
+            (std::vector{refused, refused, refused, Status::ok, Status::ok, Status::ok}));
+  engine.set_maxmemory(0);
+  batch.put("key", value);
+  EXPECT_EQ(run(worker, batch), std::vector{Status::ok});
+}
+
 // Who lets keys expire makes room: the copies that have the expiry may pass the cap a little.
 TEST_F(EvictionTest, AtTheCapKeysCanBeLetExpire) {
   Engine engine(options(EvictionPolicy::noeviction), clock);

@@ -271,6 +271,23 @@ TEST_F(StoreTest, RepliesBecomeReadyAndOnDoneIsCalled) {
   EXPECT_EQ(calls, 1);
 }
 
+TEST_F(StoreTest, BatchesMayOutliveTheirHandle) {
+  Batch first;
+  Batch second;
+  {
+    Handle other(store);
+    first.put("a", "1");
+    second.put("b", "1");
+    other.submit(first);
+    ASSERT_EQ(other.start(second), Status::ok);
+  }
+  EXPECT_EQ(get("a") + get("b"), "11");
+  first.clear();
+  first.get("a");
+  handle.submit(first);
+  EXPECT_EQ(first.reply(0).value(), "1");
+}
+
 TEST_F(StoreTest, RefusesOptionsOutOfRange) {
   Options options;
   options.databases = 0;

@@ -129,7 +129,8 @@ void walk(EngineState& engine, Batch& batch, Batch::Row row) {
   bool on_device = engine.on_device();
   bool anew = cursor != 0 && ((cursor & device_bit) != 0) != on_device;
   uint64_t bound = anew ? 0 : cursor & ~device_bit;
-  if (on_device && engine.store.databases[database].entries_on_device <= 0) {
+  const bool has_none = engine.store.databases[database].entries_on_device <= 0;
+  if (on_device && has_none && !engine.device->rounds().losing()) {
     bound = 0;
   } else if (on_device && !walk_device(engine, count, show, bound)) {
     on_device = false;
@@ -172,6 +173,30 @@ uint64_t Worker::scan(uint32_t database, uint64_t cursor, uint64_t count,
     if (reply.status == Status::out_of_memory) throw std::bad_alloc();
     if (reply.status != Status::retry) return static_cast<uint64_t>(reply.number);
   }
+}
+
+void Worker::flush(uint32_t database) { flush(database, database + 1); }
+
+void Worker::flush(uint32_t first, uint32_t end) {
+  Batch batch;
+  batch.flush(first, end);
+  submit(batch);
+}
+
+// The batch holds all keys while it calls `work`, so no exception may pass through it.
+bool Worker::stand_still(const std::function<void()>& work) {
+  bool called = false;
+  const std::function<void()> noted = [&] {
+    try {
+      work();
+      called = true;
+    } catch (const std::bad_alloc&) {
+    }
+  };
+  Batch batch;
+  batch.stand_still(noted);
+  submit(batch);
+  return called;
 }
 
 }  // namespace isotherm

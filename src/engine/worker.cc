@@ -40,6 +40,7 @@ struct Worker::Impl final : BatchRun::Owner {
   bool valid(const Batch& batch) const;
   BatchRun* take_run(bool in_this_thread);
   void give_back(BatchRun& run);
+  void let_go_of_batches();
   bool goes_quick(BatchRun& run);
   bool polls() const { return quick != 0 && !left_to_finisher; }
   void leave_to_finisher();
@@ -157,6 +158,18 @@ void Worker::Impl::released(BatchRun& run) {
   give_back(run);
 }
 
+// Batches that nobody has cleared hold nothing of the store any more.
+void Worker::Impl::let_go_of_batches() {
+  const auto let_go = [this](BatchRun& run) {
+    run.batch->hold(nullptr);
+    released(run);
+  };
+  if (first_out) let_go(first);
+  for (const auto& spare : spares) {
+    if (std::find(free.begin(), free.end(), &spare->run) == free.end()) let_go(spare->run);
+  }
+}
+
 Worker::Started Worker::Impl::hand_to(Executor& executor, Batch& batch, int64_t now_ms) {
   BatchRun* const run = take_run(&executor == &runner);
   if (run == nullptr) return Started::retry;
@@ -179,6 +192,7 @@ Worker::Started Worker::Impl::hand_to(Executor& executor, Batch& batch, int64_t 
 bool Worker::Impl::goes_quick(BatchRun& run) {
   Crew* const crew = waits ? nullptr : engine.crew_if_made();
   if (crew == nullptr || crew->quick() == nullptr || !runner.has_room(*run.batch)) return false;
+  if (runner.is_over(*run.batch)) return false;
   quick_path = crew->quick();
   awake.store(true, std::memory_order_relaxed);
   run.quick = true;
@@ -286,6 +300,7 @@ Worker::Worker(Engine& engine, bool waits) {
 Worker::~Worker() {
   EngineState& engine = impl_->engine;
   while (!impl_->under_way.empty()) impl_->wait_for_end(*impl_->under_way.back());
+  impl_->let_go_of_batches();
   if (Crew* crew = engine.crew_if_made()) crew->forget(*impl_);
   impl_.reset();
   engine.workers.fetch_sub(1);
@@ -393,7 +408,10 @@ bool Worker::linger() {
 
 bool Worker::rest() {
   Impl& impl = *impl_;
-  if (impl.under_way.empty()) return true;
+  if (impl.under_way.empty()) {
+    impl.runner.rest();
+    return true;
+  }
   if (impl.polls()) return false;
   const std::lock_guard guard(impl.mutex);
   if (!impl.news.empty()) return false;
@@ -466,33 +484,10 @@ void Worker::nudge() {
 uint64_t Worker::count(uint32_t database) {
   EngineState& engine = impl_->engine;
   if (engine.tree != nullptr) return engine.tree->count(database, engine.clock.now_ms());
+  if (engine.device != nullptr) engine.device->rounds().wait_while_losing();
   return engine.store.databases.at(database).count();
 }
 
-void Worker::flush(uint32_t database) { flush(database, database + 1); }
-
 void Worker::flush_all() { flush(0, impl_->engine.store.options.databases); }
-
-void Worker::flush(uint32_t first, uint32_t end) {
-  Batch batch;
-  batch.flush(first, end);
-  submit(batch);
-}
-
-// The batch holds all keys while it calls `work`, so no exception may pass through it.
-bool Worker::stand_still(const std::function<void()>& work) {
-  bool called = false;
-  const std::function<void()> noted = [&] {
-    try {
-      work();
-      called = true;
-    } catch (const std::bad_alloc&) {
-    }
-  };
-  Batch batch;
-  batch.stand_still(noted);
-  submit(batch);
-  return called;
-}
 
 }  // namespace isotherm

@@ -137,7 +137,7 @@ uint32_t threads_for(const HostStore& store) {
 
 void rebuild_index(HostStore& store, uint64_t version) {
   for (Database& database : store.databases) {
-    const int64_t entries = database.entries_on_device.exchange(0, std::memory_order_relaxed);
+    const int64_t entries = database.entries_on_device.exchange(0, std::memory_order_acq_rel);
     // Where there is no memory for all segments at once the index grows as usual.
     if (entries > 0) {
       database.make_index(store.pages, store.budget, store.epochs, static_cast<uint64_t>(entries));

@@ -1,7 +1,9 @@
 #include "executor/device/rounds.h"
 
 #include <algorithm>
+#include <chrono>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "base/broken.h"
@@ -428,9 +430,15 @@ bool Rounds::use_table(const std::function<void(RootTable&)>& use) {
   return done;
 }
 
+void Rounds::wait_while_losing() const {
+  constexpr std::chrono::microseconds between_looks{100};
+  while (losing() && !lost()) std::this_thread::sleep_for(between_looks);
+}
+
 // By whoever has the table, so that nobody meets a half-made index.
 void Rounds::lose() {
   if (lost()) return;
+  losing_.store(true, std::memory_order_release);
   table_->give_up();
   take_over_(version_);
   lost_.store(true, std::memory_order_release);

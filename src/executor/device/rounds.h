@@ -166,6 +166,10 @@ class Rounds {
   // A version behind all that were given; within `alone`.
   uint64_t next_version() { return ++version_; }
   bool lost() const { return lost_.load(std::memory_order_acquire); }
+  // Whether it is, or is being given up: databases tell of no entries on the device any more.
+  bool losing() const { return losing_.load(std::memory_order_acquire); }
+  // Until the host has all entries of a device that is being given up.
+  void wait_while_losing() const;
   // Whether somebody has the table, at a glance.
   bool running() const { return running_.load(std::memory_order_relaxed); }
   // From `hurry` to the `calm` that belongs to it no round waits for more participants.
@@ -221,6 +225,7 @@ class Rounds {
   std::atomic<bool> on_host_{true};  // it has chosen so; changes under the mutex
   WaitClock& clock_;
   std::atomic<bool> lost_{false};
+  std::atomic<bool> losing_{false};
   uint64_t version_ = 0;  // the last given; belongs to whoever has the table
   WrittenKeys in_place_;  // of the round that has the table
 
