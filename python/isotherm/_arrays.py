@@ -4,6 +4,8 @@ Each function returns an array that the extension can use as it is, or raises an
 what was given and what is wanted. Arrays are never copied; Python numbers and lists are.
 """
 
+import functools
+
 import numpy as np
 
 from ._errors import TableFullError
@@ -19,7 +21,7 @@ def host_view(given, name):
         return given
     if hasattr(given, "__dlpack_device__"):
         device, number = given.__dlpack_device__()
-        if device not in _HOST:
+        if not is_on_host(given):
             where = f"{_DEVICES.get(int(device), f'device type {int(device)}')}:{number}"
             raise ValueError(f"{name}: the array lies on {where}, and this table or the keys of "
                              "the call on the CPU; copy it to the host first")
@@ -32,6 +34,10 @@ def host_view(given, name):
         raise ValueError(f"{name}: the array lies on a GPU, and this table or the keys of the call "
                          "on the CPU; copy it to the host first")
     return None
+
+
+def is_on_host(given):
+    return given.__dlpack_device__()[0] in _HOST
 
 
 def refuse_masked(array, name):
@@ -150,10 +156,42 @@ def values(given, dtype, shape, name):
         # A number or a row is repeated for all keys; a list that is too short is a mistake.
         if array.shape != shape[len(shape) - array.ndim:]:
             raise _of_another_shape(array, shape, name)
-        return np.ascontiguousarray(np.broadcast_to(array, shape))
+        return _without_padding(np.ascontiguousarray(np.broadcast_to(array, shape)), dtype)
     if view.shape != shape:
         raise _of_another_shape(view, shape, name)
-    return _checked(view, dtype, name)
+    return _without_padding(_checked(view, dtype, name), dtype)
+
+
+def _without_padding(array, dtype):
+    """Values are compared, and saved, byte by byte: what is no part of an element is 0 in all of them."""
+    padding = _padding(dtype)
+    if padding is None:
+        return array
+    array = array.copy()
+    array.reshape(-1).view(np.uint8).reshape(-1, dtype.itemsize)[:, padding] = 0
+    return array
+
+
+@functools.lru_cache
+def _padding(dtype):
+    """Which bytes of an element have no meaning; None: all have one."""
+    used = _used_bytes(dtype)
+    return None if used.all() else np.flatnonzero(~used)
+
+
+def _used_bytes(dtype):
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.tile(_used_bytes(base), int(np.prod(shape)))
+    used = np.zeros(dtype.itemsize, bool)
+    if dtype.names is not None:
+        for field, offset, *_ in map(dtype.fields.get, dtype.names):
+            used[offset:offset + field.itemsize] |= _used_bytes(field)
+    elif dtype.char in "gG" and np.finfo(dtype).nmant == 63:  # of x86: 80 bits, in 16 bytes
+        used.reshape(-1, np.dtype("g").itemsize)[:, :10] = True
+    else:
+        used[:] = True
+    return used
 
 
 def _of_another_shape(array, shape, name):

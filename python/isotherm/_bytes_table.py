@@ -241,6 +241,10 @@ class BytesTable(Table):
         return len(self._core)
 
     @property
+    def key_dtype(self):
+        return self._key_dtype
+
+    @property
     def memory_bytes(self):
         return self._core.memory_bytes
 

@@ -14,8 +14,9 @@ import io
 import json
 import operator
 import os
+import secrets
+import stat
 import struct
-import tempfile
 import zlib
 
 import numpy as np
@@ -33,16 +34,17 @@ def save(table, path):
         with open(path, "wb") as file:
             write(table, file)
         return
+    path = os.path.realpath(path)  # not a link to it
     # A short name, which the folder has room for whatever the name of the file is.
-    handle, name = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".isotherm.")
+    name = os.path.join(os.path.dirname(path), f".isotherm.{secrets.token_hex(8)}")
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
+            if os.path.exists(path):
+                os.fchmod(handle, stat.S_IMODE(os.stat(path).st_mode))
             write(table, file)
             file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
+            os.fsync(handle)
         os.replace(name, path)
     except BaseException:
         os.unlink(name)
@@ -152,15 +154,21 @@ def _kind_in(header, name):
 
 
 def dtype_name(dtype):
-    return np.lib.format.dtype_to_descr(dtype)
+    try:
+        return np.lib.format.dtype_to_descr(dtype)
+    except ValueError:
+        raise ValueError(f"a table of {dtype} cannot be saved: fields must lie in their order, and not "
+                         "overlap") from None
 
 
 def _dtype(description):
     def as_tuples(part):
-        # JSON has made lists of tuples: a list of lists is that of fields.
+        # JSON has made lists of tuples: a list of lists is that of fields. A field's name may be a
+        # pair, with its title.
         if not isinstance(part, list):
             return part
-        return [(field[0], as_tuples(field[1]), *map(tuple, field[2:])) for field in part]
+        return [(tuple(name) if isinstance(name, list) else name, as_tuples(kind), *map(tuple, shape))
+                for name, kind, *shape in part]
 
     return np.lib.format.descr_to_dtype(as_tuples(description))
 

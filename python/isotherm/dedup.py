@@ -5,13 +5,17 @@ bytes for each distinct key of 64 bits, more for bytes, whatever the batches tak
 ``TableFullError`` is raised. On a GPU ``host_memory`` gives them room behind it.
 """
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from . import _arrays, _core
 from ._bytes_table import BytesTable
-from .table import Table
+from .table import Keys, Mask, Table
 
-_ARRAY = ("__array__", "__dlpack_device__", "__cuda_array_interface__")
+_ARRAY = ("__array__", "__dlpack_device__", "__cuda_array_interface__", "__arrow_c_array__",
+          "__arrow_c_stream__")
 _KEY = (int, np.integer, bytes, str)
 
 
@@ -28,15 +32,15 @@ class Seen:
     [True, False]
     """
 
-    def __init__(self, key="u64", *, expected=0, memory=None, device="auto",
-                 host_memory=None):
+    def __init__(self, key: Any = "u64", *, expected: int = 0, memory: int | str | None = None,
+                 device: str | list[str] = "auto", host_memory: int | str | None = None) -> None:
         self._table = Table(key, "u64", expected=expected, memory=memory, device=device,
                             host_memory=host_memory)
 
-    def __call__(self, keys):
+    def __call__(self, keys: Keys) -> Mask:
         return ~self._table.put_if_absent(keys, 0)
 
-    def new(self, keys):
+    def new(self, keys: Keys) -> Any:
         """The keys that did not come before, each once, in their order: ``keys[~seen(keys)]``.
 
         Lists of numbers give arrays. Keys of bytes give lists of them, but for arrays of NumPy.
@@ -50,18 +54,20 @@ class Seen:
             seen = self(keys)
             return (keys[~seen] if isinstance(keys, np.ndarray)
                     else [key for key, its in zip(keys, seen) if not its])
-        if isinstance(keys, np.generic) or not any(hasattr(keys, name) for name in _ARRAY):
+        if isinstance(keys, np.generic) or not _is_array(keys):
             keys = _arrays.keys(keys, self._table.key_dtype)
+        elif (view := None if _is_on_gpu(keys) else _arrays.host_view(keys, "keys")) is not None:
+            keys = view
         if isinstance(keys, np.ndarray):
             return self._table._put_new(keys)
         return keys[~self(keys)]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._table)
 
 
-def unique(batches, key="u64", *, expected=0, memory=None, device="auto",
-           host_memory=None):
+def unique(batches: Any, key: Any = "u64", *, expected: int = 0, memory: int | str | None = None,
+           device: str | list[str] = "auto", host_memory: int | str | None = None) -> Any:
     """The keys of each batch that came in none before, each once, in the order in which they came.
 
     Args:
@@ -75,10 +81,19 @@ def unique(batches, key="u64", *, expected=0, memory=None, device="auto",
     """
     seen = Seen(key, expected=expected, memory=memory, device=device,
                 host_memory=host_memory)
-    if isinstance(batches, np.ndarray) or (isinstance(batches, (list, tuple)) and batches
-                                           and isinstance(batches[0], _KEY)):
+    is_list = isinstance(batches, (list, tuple)) and all(isinstance(one, _KEY) for one in batches[:1])
+    if is_list or isinstance(batches, _KEY) or _is_array(batches):
         return seen.new(batches)
     return map(seen.new, batches)
+
+
+def _is_array(given):
+    return any(hasattr(given, name) for name in _ARRAY)
+
+
+def _is_on_gpu(given):
+    return hasattr(given, "__cuda_array_interface__") or (
+        hasattr(given, "__dlpack_device__") and not _arrays.is_on_host(given))
 
 
 class Join:
@@ -94,21 +109,22 @@ class Join:
     ([0, 2], [1.5, 0.5])
     """
 
-    def __init__(self, value, key="u64", *, expected=0, memory=None, device="auto",
-                 host_memory=None):
+    def __init__(self, value: Any, key: Any = "u64", *, expected: int = 0, memory: int | str | None = None,
+                 device: str | list[str] = "auto", host_memory: int | str | None = None) -> None:
         self.table = Table(key, value, expected=expected, memory=memory, device=device,
                            host_memory=host_memory)
 
-    def build(self, keys, values):
+    def build(self, keys: Keys, values: Any) -> None:
         """Adds rows to join with: ``keys [n]``, ``values [n, *row]``.
 
         >>> isotherm.dedup.Join(value="f32").build([1, 2], [0.5, 1.5])
         """
         self.table.put(keys, values)
 
-    def inner(self, keys):
-        """``(rows, values)``: which rows of the batch have a partner (int64), and theirs (a list of bytes
-        where values are bytes).
+    def inner(self, keys: Keys) -> tuple[NDArray[np.int64], Any]:
+        """``(rows, values)``: which rows of the batch have a partner (int64 ``[m]``), and theirs
+        (``[m, *row]``; a list of bytes where values are bytes). Keys of more than one dimension count
+        in C order.
 
         >>> join = isotherm.dedup.Join(value="u64")
         >>> join.build([1], [10])
@@ -117,9 +133,12 @@ class Join:
         """
         values, found = self.table.get(keys)
         rows = np.flatnonzero(found)
-        return rows, [values[row] for row in rows] if isinstance(values, list) else values[rows]
+        if isinstance(values, list):
+            return rows, [values[row] for row in rows]
+        values = np.asarray(values)
+        return rows, values.reshape(-1, *values.shape[np.ndim(found):])[rows]
 
-    def left(self, keys):
+    def left(self, keys: Keys) -> tuple[Any, Mask]:
         """``(values, found)`` for all rows of the batch, as ``Table.get`` has them.
 
         >>> isotherm.dedup.Join(value="u64").left([3])

@@ -281,8 +281,8 @@ class Store(_Requests):
     def pipeline(self, *, atomic: bool = False) -> "Pipeline":
         """Requests that are collected and then run together, in order.
 
-        With ``atomic`` no other thread sees a part of them done; all that is in one pipeline takes
-        effect at once.
+        With ``atomic`` they take effect at once: other pipelines with ``atomic`` see all of them done or
+        none. A single ``get``, ``get_many`` or ``scan`` of another thread may come in between.
 
         >>> pipe = isotherm.Store().pipeline()
         >>> pipe.put("n", "41").add("n").get("n").execute()

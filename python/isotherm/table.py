@@ -204,7 +204,7 @@ class Table:
         raise NotImplementedError
 
     def compare_and_swap(self, keys: Keys, expected: Any, desired: Any) -> Mask:
-        """Stores ``desired`` where the value is ``expected``, byte by byte.
+        """Stores ``desired`` where the value is ``expected``, byte by byte (padding counts as 0).
 
         Returns which were stored, a bool array ``[...]``; a key that is missing is none.
 
@@ -316,6 +316,34 @@ class Table:
     def __reduce__(self):
         # The bytes of a saved file.
         return _unpickled, (_files.to_bytes(self), self._made_of)
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __getitem__(self, keys: Keys) -> Any:
+        """Values of keys, as ``get`` has them; ``KeyError`` where one is missing."""
+        raise NotImplementedError
+
+    def __setitem__(self, keys: Keys, values: Any) -> None:
+        """``put``."""
+        raise NotImplementedError
+
+    def __delitem__(self, keys: Keys) -> None:
+        """``erase``; ``KeyError`` where one is missing."""
+        raise NotImplementedError
+
+    def __contains__(self, key: Any) -> bool:
+        raise NotImplementedError
+
+    @property
+    def key_dtype(self) -> np.dtype[Any] | None:
+        """The dtype of the keys; None of byte strings."""
+        raise NotImplementedError
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that the table takes, which ``memory`` limits."""
+        raise NotImplementedError
 
     def __iter__(self):
         raise TypeError("a Table is not iterable by key; go over items() or keys(), chunk by chunk")

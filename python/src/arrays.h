@@ -64,6 +64,12 @@ inline bool has_dtype(nb::handle array, nb::handle dtype) {
   PyArray_Descr* const its = PyArray_DESCR(as_array(array));
   return its == as_dtype(dtype) || PyArray_EquivTypes(its, as_dtype(dtype)) != 0;
 }
+// Whether an element may have bytes without a meaning, which isotherm/_arrays.py sets to 0.
+inline bool may_be_padded(nb::handle dtype) {
+  const int type = as_dtype(dtype)->type_num;
+  return type == NPY_LONGDOUBLE || type == NPY_CLONGDOUBLE ||
+         (type == NPY_VOID && PyDataType_HASFIELDS(as_dtype(dtype)));
+}
 inline bool has_shape(nb::handle array, const Shape& shape) {
   return PyArray_NDIM(as_array(array)) == shape.dims &&
          std::memcmp(PyArray_DIMS(as_array(array)), shape.sizes.data(),
@@ -150,7 +156,7 @@ class Values {
  public:
   // `name` is that of the argument, for messages.
   static Values of(nb::handle object, nb::handle dtype, const Shape& shape, const char* name) {
-    if (is_plain_array(object) && PyArray_ISCARRAY_RO(as_array(object)) &&
+    if (!may_be_padded(dtype) && is_plain_array(object) && PyArray_ISCARRAY_RO(as_array(object)) &&
         has_dtype(object, dtype) && has_shape(object, shape)) {
       return Values(nb::borrow(object));
     }

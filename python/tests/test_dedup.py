@@ -18,6 +18,7 @@ def test_lists_are_as_arrays(key):
     assert [part.tolist() for part in unique([[1, 2], np.array([2, 3], seen._table.key_dtype), [3]],
                                              key)] == [[1, 2], [3], []]
     assert unique([3, 1, 3], key).tolist() == [3, 1] and list(unique([], key)) == []
+    assert len(unique([], key)) == 0 and unique(3, key).tolist() == [3]
 
 
 def test_keys_and_values_of_bytes():
@@ -35,3 +36,32 @@ def test_keys_and_values_of_bytes():
     join = Join("f4", "bytes")
     join.build(["a"], [2])
     assert join.inner(["x", "a"])[1].tolist() == [2]
+
+
+def test_one_array_of_any_kind():
+    class Column:  # as pandas has it
+        def __init__(self, array):
+            self.array = array
+
+        def __array__(self, dtype=None, copy=None):
+            return self.array
+
+        def __iter__(self):
+            return iter(self.array)
+
+    keys = np.array([3, 1, 3], "u8")
+    assert unique(Column(keys)).tolist() == [3, 1]
+    assert [part.tolist() for part in unique([Column(keys), Column(keys)])] == [[3, 1], []]
+    assert unique("aba", key="bytes") == [b"aba"]
+
+
+@pytest.mark.parametrize("value, rows", [("u64", [10, 20]), ("f32[2]", [[1, 2], [3, 4]])])
+def test_rows_of_a_join_count_in_c_order(value, rows):
+    join = Join(value)
+    join.build([1, 2], rows)
+    at, values = join.inner([[9, 1], [2, 7]])
+    assert at.tolist() == [1, 2] and values.tolist() == rows
+    at, values = join.inner(2)
+    assert at.tolist() == [0] and values.tolist() == rows[1:]
+    at, values = join.inner([[9], [7]])
+    assert at.tolist() == [] and values.shape == (0, *np.shape(rows)[1:])

@@ -157,3 +157,46 @@ def test_foreign_files_with_right_checksums_are_refused(tmp_path, header, block)
     (tmp_path / "table").write_bytes(data)
     with pytest.raises(ValueError):
         Table.load(tmp_path / "table")
+
+
+def test_a_file_keeps_its_mode_and_a_link_its_target(tmp_path):
+    table = Table()
+    path, link = tmp_path / "table", tmp_path / "link"
+    path.write_bytes(b"")
+    path.chmod(0o600)
+    link.symlink_to(path)
+    table.put([1], [10])
+    table.save(link)
+    assert link.is_symlink() and path.stat().st_mode & 0o777 == 0o600
+    assert Table.load(path)[1] == 10
+    mask = os.umask(0o027)
+    try:
+        table.save(tmp_path / "new")
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
+
+
+def test_names_of_fields_may_have_titles(tmp_path):
+    table = Table(value=np.dtype([(("Title", "a"), "i4"), ("b", "f4", (2,))]))
+    table.put(1, (5, [1, 2]))
+    table.save(tmp_path / "table")
+    assert repr(Table.load(tmp_path / "table")[1]) == repr(table[1])
+    crossed = Table(value=np.dtype({"names": ["a", "b"], "formats": ["u1", "u4"], "offsets": [4, 0],
+                                    "itemsize": 16}))
+    with pytest.raises(ValueError, match="cannot be saved"):
+        crossed.save(tmp_path / "crossed")
+
+
+@pytest.mark.parametrize("value", ["g", "G", np.dtype([("a", "u1"), ("b", "f8")], align=True)])
+def test_bytes_without_a_meaning_are_not_compared(value):
+    table = Table(value=value)
+    values = np.zeros(100, value)
+    values.view("u1")[:] = 7
+    if values.dtype.names is None:
+        values[:] = np.arange(100)
+    keys = np.arange(100, dtype="u8")
+    table.put(keys, values)
+    for key in range(100):
+        assert table.compare_and_swap(key, table[key], table[key])
+    assert table.compare_and_swap(keys, values, values).all()
