@@ -38,6 +38,7 @@ struct Client {
   Speaks speaks = Speaks::resp;
   LoopControl* loop = nullptr;  // that the connection belongs to
   std::string peer_address;     // "127.0.0.1:40000"
+  bool by_path = false;         // it came by a UNIX socket
   std::string local_address;    // "127.0.0.1:6379"
   int descriptor = -1;
   int64_t connected_ms = 0;

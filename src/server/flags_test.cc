@@ -383,5 +383,15 @@ TEST(FlagsTest, ASizeAndAWaitOfRoundsNeedAScheduleThatHasThem) {
   EXPECT_EQ(options.store.rounds.policy, Scheduling::periodic);
 }
 
+// A snapshot would take the place of a segment that is being written.
+TEST(FlagsTest, ASnapshotHasNoNameOfTheJournal) {
+  for (const char* name : {"appendonly.aof", "appendonly.aof.2", "appendonly.aof.manifest"}) {
+    net::ServerOptions options;
+    EXPECT_EQ(parse({"--dbfilename", name}, options), exit_usage) << name;
+  }
+  net::ServerOptions options;
+  EXPECT_FALSE(parse({"--dbfilename", "appendonly.rdb"}, options).has_value());
+}
+
 }  // namespace
 }  // namespace isotherm::flags_test

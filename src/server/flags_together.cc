@@ -22,6 +22,10 @@ std::string with_dashes(std::string_view names) {
 }  // namespace
 
 void check_together(const net::ServerOptions& options) {
+  if ((options.dbfilename + ".").starts_with(options.appendfilename + ".")) {
+    throw CLI::ValidationError("--dbfilename: '" + options.dbfilename +
+                               "' is a name that files of the journal have; give another one");
+  }
   if (options.store.gpu_values != 0 && options.store.device == DeviceChoice::cpu) {
     throw CLI::ValidationError("--gpu-values", "needs --device cuda or auto");
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -139,6 +140,19 @@ TEST_P(WalkTest, ManyWalkAtOnce) {
     expect_all(array(*client), "k", keys / 4);
     EXPECT_EQ(line(*client), "+PONG");
   }
+}
+
+// Each key has its chance, also the first of all.
+TEST_P(WalkTest, ARandomKeyIsNoneThatComesOften) {
+  fill("k", keys / 4);
+  constexpr int asked = 400;
+  std::map<std::string, int> seen;
+  for (int i = 0; i < asked; ++i) {
+    client_->send(resp({"RANDOMKEY"}));
+    EXPECT_EQ(line(*client_).substr(0, 1), "$");
+    ++seen[line(*client_)];
+  }
+  for (const auto& [key, times] : seen) EXPECT_LT(times, asked / 10) << key;
 }
 
 TEST_P(WalkTest, WhoLeavesMeanwhileIsForgotten) {

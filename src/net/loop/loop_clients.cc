@@ -44,6 +44,7 @@ void Loop::welcome(int descriptor, Speaks speaks) {
   client->speaks = speaks;
   client->loop = this;
   const std::string path = unix_path_of(descriptor);
+  client->by_path = !path.empty();
   client->peer_address = path.empty() ? SocketAddress::peer_of(descriptor).text() : path;
   client->local_address = path.empty() ? SocketAddress::local_of(descriptor).text() : path;
   client->descriptor = descriptor;

@@ -32,6 +32,7 @@ std::string letters(const Client& client) {
   if (client.held.load(relaxed)) flags += 'b';
   if (client.no_evict.load(relaxed)) flags += 'e';
   if (client.no_touch.load(relaxed)) flags += 'T';
+  if (client.by_path) flags += 'U';
   return flags.empty() ? "N" : flags;
 }
 

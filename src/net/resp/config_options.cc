@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <limits>
 
 #include "net/descriptor_limit.h"
@@ -74,6 +75,9 @@ std::string set_policy(ServerState& server, std::string_view text, bool dry) {
   if (!policy) {
     return "argument(s) must be one of the following: volatile-lru, volatile-ttl, allkeys-lru, "
            "allkeys-random, noeviction";
+  }
+  if (server.options.store.gpu_items != 0 && *policy != server.engine.policy()) {
+    return "with items on a GPU the policy is chosen at start";
   }
   if (server.options.store.index != IndexChoice::line && !evicts_any_key(*policy)) {
     return "an index of a fixed size needs allkeys-lru or allkeys-random";
@@ -157,7 +161,14 @@ std::string get_appendfsync(const ServerState& server) {
   return std::string(to_string(server.live.appendfsync.load()));
 }
 std::string get_appendfilename(const ServerState& server) { return server.options.appendfilename; }
-std::string get_dir(const ServerState& server) { return server.options.dir; }
+std::string get_dir(const ServerState& server) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(server.options.dir, error);
+  if (error) return server.options.dir;
+  std::string text = whole.lexically_normal().string();
+  while (text.size() > 1 && text.back() == '/') text.pop_back();
+  return text;
+}
 std::string set_save(ServerState& server, std::string_view text, bool dry) {
   auto points = parse_save_points(text);
   if (!points) return "Invalid save parameters";

@@ -164,19 +164,26 @@ class KeysWalk final : public KeyWalk {
   const std::string pattern_;
 };
 
-// The cursor is a bound on the hash, so a random one leads to a random key.
-// `of_tree`: of a store with a tree.
-template <bool of_tree>
+// The cursor is a bound on the hash, so a random one leads to a random key. Those of an index on a
+// device are odd, all others even; a walk with one of the other kind begins anew, at the first key.
+// `of_tree`: of a store with a tree; `on_device`: the index was on one when the walk began.
+template <bool of_tree, bool on_device>
 class RandomKeyWalk final : public KeyWalk {
  public:
-  RandomKeyWalk(Arguments /*arguments*/, int version) : KeyWalk(version, random()) {}
+  RandomKeyWalk(Arguments /*arguments*/, int version)
+      : KeyWalk(version, random_cursor(on_device)) {}
   void visit(const ScanItem& item) override { add(item.key); }
   bool only_memory() const override { return !everywhere_; }
 
  protected:
   // Many where keys are rare.
   uint64_t wanted() const override { return vain_ ? most_a_step : 1; }
-  bool took_step(bool /*anew*/, Output& output) override {
+  bool took_step(bool anew, Output& output) override {
+    if (anew && !std::exchange(moved_, true)) {
+      keys_.clear();
+      cursor_ = random_cursor(!on_device);
+      return false;
+    }
     vain_ = keys_.empty();
     if (keys_.empty() && (cursor_ != 0 || !std::exchange(all_, true))) return false;
     // With a tree: if memory has no key, one of the first keys of the tree.
@@ -191,9 +198,14 @@ class RandomKeyWalk final : public KeyWalk {
     static thread_local std::mt19937_64 generator{std::random_device{}()};
     return generator();
   }
+  static uint64_t random_cursor(bool of_device) {
+    constexpr uint64_t odd = 1;
+    return (random() & ~odd) | (of_device ? odd : 0);
+  }
 
-  bool vain_ = false;  // the last step
-  bool all_ = false;   // from the first on
+  bool moved_ = false;  // the index, from the device or to it
+  bool vain_ = false;   // the last step
+  bool all_ = false;    // from the first on
   bool everywhere_ = !of_tree;
 };
 
@@ -246,8 +258,10 @@ void scan(Call& call) {
 
 void keys(Call& call) { call.walk(begin_walk<KeysWalk>); }
 void randomkey(Call& call) {
-  const bool of_tree = call.turn.server.engine.tree() != nullptr;
-  call.walk(of_tree ? begin_walk<RandomKeyWalk<true>> : begin_walk<RandomKeyWalk<false>>);
+  const Engine& engine = call.turn.server.engine;
+  if (engine.tree() != nullptr) return call.walk(begin_walk<RandomKeyWalk<true, false>>);
+  call.walk(engine.stats().on_device ? begin_walk<RandomKeyWalk<false, true>>
+                                     : begin_walk<RandomKeyWalk<false, false>>);
 }
 void dbsize(Call& call) {
   if (call.grouped()) return count_between_rows(call);

@@ -35,10 +35,10 @@ class Element {
   char fold(char c) const { return ignore_case_ ? to_lower(c) : c; }
   bool same(char a, char b) const { return fold(a) == fold(b); }
   bool in_range(char low, char high, char c) const {
-    auto a = static_cast<unsigned char>(fold(low));
-    auto b = static_cast<unsigned char>(fold(high));
+    auto a = static_cast<signed char>(fold(low));
+    auto b = static_cast<signed char>(fold(high));
     if (a > b) std::swap(a, b);
-    const auto x = static_cast<unsigned char>(fold(c));
+    const auto x = static_cast<signed char>(fold(c));
     return a <= x && x <= b;
   }
 
@@ -71,6 +71,7 @@ class Element {
 }  // namespace
 
 bool glob_matches(std::string_view pattern, std::string_view text, bool ignore_case) {
+  if (text.empty()) return pattern.empty() || pattern == "*";  // not "**", as Redis has it
   size_t p = 0;
   size_t t = 0;
   size_t star_p = std::string_view::npos;  // behind the last star

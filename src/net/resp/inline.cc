@@ -49,9 +49,13 @@ class Splitter {
     return at_ + ahead < line_.size() ? line_[at_ + ahead] : '\0';
   }
 
+  // Fewer than what may stand between words, as in Redis.
+  static bool ends_word(char c) {
+    return c == '\0' || c == ' ' || c == '\t' || c == '\n' || c == '\r';
+  }
   // Plain text and quoted parts up to white space.
   bool read_word(std::string& word) {
-    while (peek() != '\0' && !is_space(peek())) {
+    while (!ends_word(peek())) {
       const char c = peek();
       ++at_;
       if (c == '"' || c == '\'') {
