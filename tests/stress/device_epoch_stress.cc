@@ -42,7 +42,9 @@ constexpr uint64_t readers = 2;
 constexpr uint64_t kept_keys = 64;
 constexpr uint64_t passing_keys = 20'000;
 constexpr uint64_t rows = 64;
-constexpr uint64_t cap = 8 << 20;
+constexpr uint64_t cap = 4 << 20;
+// How many times as many looks there are where nothing was evicted, or fetched, before.
+constexpr uint64_t most_longer = 20;
 constexpr int64_t begin_ms = 1'700'000'000'000;
 constexpr int64_t some_day_ms = begin_ms + 1'000'000'000;
 
@@ -97,8 +99,7 @@ class Stress {
               << " before their batch was cleared\n";
     if (!stats.on_device) std::cout << "the device was lost\n";
     if (values_ != 0) std::cout << stats.values.fetched << " values fetched\n";
-    const bool fetched = values_ == 0 || stats.values.fetched != 0;
-    return when_answered_ + later_ == 0 && stats.on_device && stats.evicted != 0 && fetched &&
+    return when_answered_ + later_ == 0 && stats.on_device && has_both(stats) &&
            device_.take_errors().empty();
   }
 
@@ -171,7 +172,7 @@ class Stress {
   void read(uint64_t seed) {
     Worker worker(engine_);
     Gets gets(seed);
-    for (uint64_t i = 0; i < looks_ && when_answered_ == 0; ++i) {
+    for (uint64_t i = 0; goes_on(i) && when_answered_ == 0; ++i) {
       look(worker, gets);
       gets.batch.clear();
     }
@@ -182,6 +183,13 @@ class Stress {
       gets.batch.clear();
     }
     --reading_;
+  }
+
+  bool goes_on(uint64_t looks) const {
+    return looks < looks_ || (looks < most_longer * looks_ && !has_both(engine_.stats()));
+  }
+  bool has_both(const EngineStats& stats) const {
+    return stats.evicted != 0 && (values_ == 0 || stats.values.fetched != 0);
   }
 
   void look(Worker& worker, Gets& gets) {

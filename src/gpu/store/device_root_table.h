@@ -29,7 +29,7 @@ class DeviceRootTable : public RootTier {
   // `device` must outlive it.
   DeviceRootTable(Device& device, const FixedDeviceOptions& options,
                   const ValueChannelOptions& channels = {})
-      : device_(device),
+      : device_(entered(device)),
         options_(options),
         channels_(channels),
         stream_(device),
@@ -216,6 +216,10 @@ class DeviceRootTable : public RootTier {
 
   // A device is chosen by each thread.
   void enter() { device_.enter(); }
+  static Device& entered(Device& device) {
+    device.enter();
+    return device;
+  }
 
   // Waits for changes that are under way, whose columns are about to be used again.
   void settle_changes() {
