@@ -1,0 +1,103 @@
+// What open_rocksdb, and a store with a tree, refuse: databases that are RocksDB's own, which stay
+// as they are, and options that they could not keep. A line is printed for whatever is not so.
+#include <rocksdb/compaction_filter.h>
+#include <rocksdb/db.h>
+#include <rocksdb/env.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "isotherm/rocksdb.h"
+#include "isotherm/store.h"
+
+namespace {
+
+class DropsAll final : public rocksdb::CompactionFilter {
+ public:
+  const char* Name() const override { return "drops all"; }
+};
+
+int wrong = 0;
+
+void expect(bool right, const std::string& what) {
+  if (right) return;
+  ++wrong;
+  std::cerr << what << "\n";
+}
+
+rocksdb::Options options() {
+  rocksdb::Options its;
+  its.create_if_missing = true;
+  return its;
+}
+
+rocksdb::Status open_ours(const rocksdb::Options& how, const std::string& folder) {
+  rocksdb::DB* db = nullptr;
+  const rocksdb::Status status = isotherm::open_rocksdb(how, folder, &db);
+  const std::unique_ptr<rocksdb::DB> owner(db);
+  return status;
+}
+
+// What its owner finds in it.
+std::string foreign_value(const std::string& folder) {
+  rocksdb::DB* db = nullptr;
+  const rocksdb::Status status = rocksdb::DB::Open(options(), folder, &db);
+  const std::unique_ptr<rocksdb::DB> owner(db);
+  if (!status.ok()) return status.ToString();
+  std::string value;
+  static_cast<void>(db->Get({}, "key", &value));
+  return value;
+}
+
+void refuses_foreign(const std::string& folder) {
+  {
+    rocksdb::DB* db = nullptr;
+    expect(rocksdb::DB::Open(options(), folder, &db).ok(), "RocksDB does not open");
+    const std::unique_ptr<rocksdb::DB> owner(db);
+    expect(db->Put({}, "key", "value").ok(), "RocksDB does not put");
+  }
+  expect(open_ours(options(), folder).IsInvalidArgument(), "open_rocksdb takes a foreign database");
+  expect(foreign_value(folder) == "value", "open_rocksdb has changed it");
+  isotherm::Options store;
+  store.maxmemory = 16 << 20;
+  store.maxmemory_policy = isotherm::EvictionPolicy::allkeys_lru;
+  store.tree = folder;
+  try {
+    const isotherm::Store opened(store);
+    expect(false, "a store takes a foreign database for its tree");
+  } catch (const std::exception&) {
+  }
+  expect(foreign_value(folder) == "value", "a tree has changed it: " + foreign_value(folder));
+}
+
+void refuses_options(const std::string& folder) {
+  const DropsAll drops;
+  const std::unique_ptr<rocksdb::Env> memory(rocksdb::NewMemEnv(rocksdb::Env::Default()));
+  const std::function<void(rocksdb::Options&)> bad[] = {
+      [&](rocksdb::Options& its) { its.compaction_filter = &drops; },
+      [](rocksdb::Options& its) { its.compaction_style = rocksdb::kCompactionStyleFIFO; },
+      [&](rocksdb::Options& its) { its.env = memory.get(); },
+      [](rocksdb::Options& its) { its.comparator = rocksdb::ReverseBytewiseComparator(); }};
+  for (const auto& set : bad) {
+    rocksdb::Options its = options();
+    set(its);
+    expect(open_ours(its, folder).IsNotSupported(), "an option is taken and not kept");
+  }
+  const rocksdb::Status status = open_ours(options(), folder);
+  expect(status.ok(), "good options are refused: " + status.ToString());
+}
+
+}  // namespace
+
+int main() {
+  std::string folder = std::filesystem::temp_directory_path() / "isotherm-foreign-XXXXXX";
+  if (::mkdtemp(folder.data()) == nullptr) return 1;
+  refuses_foreign(folder + "/foreign");
+  refuses_options(folder + "/ours");
+  std::filesystem::remove_all(folder);
+  return wrong == 0 ? 0 : 1;
+}
