@@ -21,7 +21,7 @@ def host_view(given, name):
         return given
     if hasattr(given, "__dlpack_device__"):
         device, number = given.__dlpack_device__()
-        if not is_on_host(given):
+        if device not in _HOST:
             where = f"{_DEVICES.get(int(device), f'device type {int(device)}')}:{number}"
             raise ValueError(f"{name}: the array lies on {where}, and this table or the keys of "
                              "the call on the CPU; copy it to the host first")
@@ -34,10 +34,6 @@ def host_view(given, name):
         raise ValueError(f"{name}: the array lies on a GPU, and this table or the keys of the call "
                          "on the CPU; copy it to the host first")
     return None
-
-
-def is_on_host(given):
-    return given.__dlpack_device__()[0] in _HOST
 
 
 def refuse_masked(array, name):

@@ -56,8 +56,8 @@ class Seen:
                     else [key for key, its in zip(keys, seen) if not its])
         if isinstance(keys, np.generic) or not _is_array(keys):
             keys = _arrays.keys(keys, self._table.key_dtype)
-        elif (view := None if _is_on_gpu(keys) else _arrays.host_view(keys, "keys")) is not None:
-            keys = view
+        elif hasattr(keys, "__arrow_c_array__"):  # which no mask chooses from
+            keys = _arrays.host_view(keys, "keys")
         if isinstance(keys, np.ndarray):
             return self._table._put_new(keys)
         return keys[~self(keys)]
@@ -89,11 +89,6 @@ def unique(batches: Any, key: Any = "u64", *, expected: int = 0, memory: int | s
 
 def _is_array(given):
     return any(hasattr(given, name) for name in _ARRAY)
-
-
-def _is_on_gpu(given):
-    return hasattr(given, "__cuda_array_interface__") or (
-        hasattr(given, "__dlpack_device__") and not _arrays.is_on_host(given))
 
 
 class Join:

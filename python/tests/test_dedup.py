@@ -49,8 +49,25 @@ def test_one_array_of_any_kind():
         def __iter__(self):
             return iter(self.array)
 
+        def __getitem__(self, mask):
+            return Column(self.array[mask])
+
+        def tolist(self):
+            return self.array.tolist()
+
+    class ArrowArray:  # which no mask chooses from
+        def __init__(self, array):
+            self.array = array
+
+        def __array__(self, dtype=None, copy=None):
+            return self.array
+
+        def __arrow_c_array__(self, requested_schema=None):
+            raise NotImplementedError
+
     keys = np.array([3, 1, 3], "u8")
-    assert unique(Column(keys)).tolist() == [3, 1]
+    assert unique(Column(keys)).tolist() == [3, 1] and isinstance(Seen().new(Column(keys)), Column)
+    assert unique(ArrowArray(keys)).tolist() == [3, 1]
     assert [part.tolist() for part in unique([Column(keys), Column(keys)])] == [[3, 1], []]
     assert unique("aba", key="bytes") == [b"aba"]
 

@@ -410,6 +410,7 @@ void BatchRunner::begin_commits(BatchRun& run, CommitSink& sink, bool again) {
 }
 
 Submitted BatchRunner::settle(BatchRun& run) {
+  // Rows that are parked run again, and take memory then.
   if (!run.has_parked()) engine_.store.budget.dismiss(run.admitted);
   bool waits = run.waits() && !broken(Rule::ending);
   if (run.told()) [[unlikely]]

@@ -255,8 +255,9 @@ class ItemStore {
   static uint64_t bytes_alone(Location location);
   void free_alone(Location location);
   bool free_some_alone(Location location, uint64_t& fields);
-  // Takes what a cache leaves behind when it ends; `reclaim` of other caches takes it over.
-  uint64_t leave_orphans(RetiredQueue& queue);  // how many bytes
+  // Takes what a cache leaves behind when it ends, or its thread sleeps; `reclaim` of other caches
+  // takes it over. Returns how many bytes; where there is no memory the rest stays in the queue.
+  uint64_t leave_orphans(RetiredQueue& queue);
   bool has_orphans() const { return orphans_waiting_.load(std::memory_order_relaxed) != 0; }
   bool pop_orphan(RetiredQueue::Entry& entry);
 
@@ -280,12 +281,12 @@ class ItemStore {
   std::unique_ptr<ExpirySweep> expiry_sweep_;
   std::unique_ptr<Compactor> compactor_;
 
+  std::atomic<uint64_t> count_of_caches_{0};
   std::atomic<uint64_t> orphans_waiting_{0};
   std::atomic<uint64_t> retired_alone_waiting_{0};
   std::atomic<uint64_t> retired_alone_bytes_{0};
   mutable std::mutex mutex_;  // all below
   std::vector<ItemCache*> caches_;
-  std::atomic<uint64_t> count_of_caches_{0};
   RetiredQueue orphans_;
   uint64_t orphan_bytes_ = 0;
   RetiredQueue retired_alone_;
