@@ -1,9 +1,7 @@
 #include "engine/batch_runner.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <new>
 #include <utility>
 
@@ -15,28 +13,6 @@
 #include "gpu/platform/device_error.h"
 
 namespace isotherm {
-namespace {
-
-// It is gone when `wait` returns, so `there` notifies under the lock.
-class SleepingWaiter final : public Awaited::Waiter {
- public:
-  void there() override {
-    const std::lock_guard guard(mutex_);
-    there_ = true;
-    told_.notify_one();
-  }
-  void wait() {
-    std::unique_lock lock(mutex_);
-    told_.wait(lock, [&] { return there_; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable told_;
-  bool there_ = false;
-};
-
-}  // namespace
 
 BatchRunner::BatchRunner(EngineState& engine, bool waits, Executor* crew, ValueFetchers* fetchers)
     : engine_(engine),
@@ -171,73 +147,17 @@ bool BatchRunner::delays_writes(const Batch& batch) const {
 // False: it waits as a whole, and will be resumed.
 bool BatchRunner::run_groups(BatchRun& run) {
   if (!take_keys(run)) return false;
-  if (run.early.empty()) engine_.store.epochs.enter(run.slot);
+  Batch& batch = run.with_groups();
+  const bool again = &batch != run.batch;  // its replies of before are of the epoch that it is in
+  if (!again && run.early.empty()) engine_.store.epochs.enter(run.slot);
   executor_.set_token(run.token);
   if (engine_.device) prepare_device(run);
-  run_all(run);
+  again ? run_gated(run, batch, 0, batch.size()) : run_all(run);
   if (run.told()) [[unlikely]]
     run.end_groups();
   give_keys_back(run);
   if (engine_.device) engine_.device->calm();
   return true;
-}
-
-// Takes the keys of the groups. False: the batch waits, for these keys or for what rows of its
-// groups have to wait for first, and will be resumed.
-bool BatchRunner::take_keys(BatchRun& run) {
-  KeyGate& gate = engine_.store.gate;
-  if (run.holder == nullptr && !pass_row_gate(run)) return false;
-  if (engine_.device) engine_.device->hurry();
-  if (run.holder == nullptr) {
-    if (gate.take_now(*holder_, *run.batch)) return true;
-    if (!waits_) run.holder = gate.join_if_possible();
-    if (run.holder == nullptr) {
-      gate.take(*holder_, *run.batch);
-      return true;
-    }
-    run.begin_whole();
-    if (!gate.take_or_tell(*run.holder, *run.batch, run)) {
-      if (engine_.device) engine_.device->calm();
-      if (!wait_whole(run)) return false;
-      if (engine_.device) engine_.device->hurry();
-    }
-    run.take_whole();
-  }
-  holder_ = run.holder;
-  gate.drain(*holder_);
-  return true;
-}
-
-// Rows of groups wait before they take their keys.
-bool BatchRunner::pass_row_gate(BatchRun& run) {
-  if (engine_.store.row_gate == nullptr) [[likely]]
-    return true;
-  const Batch& batch = *run.batch;
-  for (const Batch::Span& group : batch.groups()) {
-    for (Batch::Row row = group.first; row < group.end; ++row) {
-      while (Awaited* const what = engine_.store.row_gate->awaited(batch.columns(), row)) {
-        if (waits_) {
-          SleepingWaiter waiter;
-          what->begin(waiter);
-          waiter.wait();
-          continue;
-        }
-        run.begin_whole();
-        what->begin(run);
-        if (!wait_whole(run)) return false;
-        run.take_whole();
-      }
-    }
-  }
-  return true;
-}
-
-void BatchRunner::give_keys_back(BatchRun& run) {
-  KeyGate& gate = engine_.store.gate;
-  gate.give_back(*holder_);
-  if (run.holder == nullptr) return;
-  holder_ = &gate_holder_.holder;
-  gate.leave(*std::exchange(run.holder, nullptr));
 }
 
 void BatchRunner::prepare_device(BatchRun& run) {
@@ -396,7 +316,11 @@ Submitted BatchRunner::run_again(BatchRun& run) {
       Batch& again = run.take_parked();
       if (CommitSink* const sink = engine_.store.sink; sink != nullptr) [[unlikely]]
         begin_commits(run, *sink, true);
-      run_gated(run, again, 0, again.size());
+      if (!again.has_groups()) {
+        run_gated(run, again, 0, again.size());
+      } else if (!run_groups(run)) {
+        return Submitted::under_way;
+      }
     }
   } catch (const std::bad_alloc&) {
     give_up(run);

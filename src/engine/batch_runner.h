@@ -87,7 +87,7 @@ class BatchRunner final : public Executor {
   void run_plain(BatchRun& run);
   bool run_groups(BatchRun& run);
   bool take_keys(BatchRun& run);
-  bool pass_row_gate(BatchRun& run);
+  bool pass_row_gate(BatchRun& run, const Batch& batch);
   bool wait_whole(BatchRun& run);
   void give_keys_back(BatchRun& run);
   void run_early(BatchRun& run);

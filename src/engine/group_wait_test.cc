@@ -153,6 +153,42 @@ TEST_P(GroupWaitTest, WhoAskedFirstIsFirst) {
   EXPECT_EQ(look("a"), "new1234");
 }
 
+// Of two groups one always waits and gets the key as soon as the other gives it back.
+TEST_P(GroupWaitTest, ARowGetsItsTurnBesideGroupsWithoutEnd) {
+  HeldKeys held(*engine, {"a"});
+  Worker rows(*engine, false);
+  Batch row;
+  row.append("a", "!");
+  ASSERT_EQ(rows.start(row), Started::under_way);
+  Worker others(*engine, false);
+  std::array<Batch, 2> groups;
+  const auto begin = [&](Batch& group) {
+    group.clear();
+    group.put("a", "new");
+    group.group(0);
+    return others.start(group);
+  };
+  for (Batch& group : groups) ASSERT_EQ(begin(group), Started::under_way);
+  held.let_go();
+  int turns = 0;
+  bool ended = false;
+  while (!ended && turns < 1000) {
+    rows.poll([&](Batch&, bool its_end) { ended |= its_end; });
+    std::vector<Batch*> over;
+    others.poll([&](Batch& group, bool its_end) {
+      if (its_end) over.push_back(&group);
+    });
+    for (Batch* group : over) {
+      do ++turns;
+      while (begin(*group) == Started::ended);
+    }
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(ended);
+  EXPECT_EQ(row.reply(0).number, 4);
+  for (Batch& group : groups) others.wait_for(group);
+}
+
 TEST_P(GroupWaitTest, AFlushWaitsForGroupsAndTheyForIt) {
   HeldKeys held(*engine, {"a"});
   put("x", "1");

@@ -8,10 +8,9 @@
 // visits them where they are, so that they stay the first to be evicted.
 //
 // New items. A new item mostly takes a place that the hand has just passed, so it may be read
-// during a whole round. But when all others were read, the hand comes to the newest at once. Items
-// of 8 KiB and more are so few that a client may notice this, so they count as used when they are
-// new. Smaller ones start without their bit, so that a crowd of them that nobody reads is evicted
-// sooner.
+// during a whole round. It starts without its bit, so that a crowd of items that nobody reads is
+// evicted sooner. When all others were read, the hand comes to the newest at once; of large items
+// there are so few that a client may notice this, so the last that was stored is passed over once.
 //
 // Threads. One at a time, by try_lock. Who found it busy may wait until it is free, outside of
 // epochs: the thread that moves the hand may have lost its core.

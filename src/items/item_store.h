@@ -95,7 +95,6 @@ class ItemStore {
     if (ISOTHERM_UNLIKELY(is_large(location))) return large_.publish(location);
     const Bit at(location);
     Chunk::Bits& bits = pool_.chunk(at.chunk).bits[at.word];
-    if (location::size_class(location) >= first_new_as_used) bits.used.fetch_or(at.mask);
     bits.live.fetch_or(at.mask);
   }
   // Of an item in a chunk: it is not live any more, and for the CLOCK the next item in this place
@@ -219,9 +218,6 @@ class ItemStore {
 
  private:
   friend class ItemCache;
-
-  // From here on a new item counts as used (items/clock_hand.h).
-  static constexpr uint32_t first_new_as_used = size_classes::class_of(8 << 10);
 
   // Where an item's bits are.
   struct Bit {

@@ -137,13 +137,16 @@ void LargeItems::leave(Header* header) {
 void LargeItems::publish(Location location) {
   Header& header = LargeItems::header(location);
   std::lock_guard guard(mutex_);
-  if ((header.state.fetch_or(Header::live | Header::used) & Header::live) == 0) append(&header);
+  if ((header.state.fetch_or(Header::live) & Header::live) != 0) return;
+  append(&header);
+  last_stored_ = &header;
 }
 
 bool LargeItems::withdraw(Location location) {
   Header& header = LargeItems::header(location);
   std::lock_guard guard(mutex_);
   if ((header.state.fetch_and(~Header::live) & Header::live) == 0) return false;
+  if (last_stored_ == &header) last_stored_ = nullptr;
   unlink(&header);
   return true;
 }
@@ -174,7 +177,9 @@ bool LargeItems::take_due(uint64_t most_bytes, Location& location) {
   unlink(item);
   append(item);
   const uint32_t state = item->state.fetch_and(~Header::used, std::memory_order_relaxed);
-  location = (state & Header::used) == 0 ? location_of(item) : location::none;
+  const bool stays = (state & Header::used) != 0 || item == last_stored_;
+  if (item == last_stored_) last_stored_ = nullptr;
+  location = stays ? location::none : location_of(item);
   return true;
 }
 
@@ -190,7 +195,7 @@ uint32_t LargeItems::due_above(uint64_t most_bytes, PassedOver& found) {
        item != nullptr && is_due(item->stamp) && item->charged > most_bytes && count < found.size();
        item = item->newer) {
     const bool used = (item->state.load(std::memory_order_relaxed) & Header::used) != 0;
-    found[count++] = used ? location::none : location_of(item);
+    found[count++] = used || item == last_stored_ ? location::none : location_of(item);
   }
   return count;
 }

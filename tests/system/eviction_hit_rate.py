@@ -4,9 +4,11 @@
 Replays a Zipf trace over more keys than fit: get, and on a miss set. The first half of the trace
 warms up and is not counted. Exact LRU is then simulated on the same trace, with room for as many
 items as the server held on average while it was measured. Requests go in groups (MGET, then the
-SETs of what was missing), and the simulation takes the same groups.
+SETs of what was missing), and the simulation takes the same groups. Of several sizes a key's value
+has one, whatever its popularity.
 
     eviction_hit_rate.py [--server BINARY] [--maxmemory 64mb] [--theta 0.99] [--requests N]
+                         [--sizes 200]
 
 Exit status 0: within 3 points; 1: not; 2: the test could not run.
 """
@@ -21,7 +23,6 @@ from collections import OrderedDict
 from server_process import Client, Failure, ServerProcess, encode, parse_size, status_of
 
 GROUP = 50
-VALUE = b"v" * 200
 
 
 def zipf_trace(keys, theta, requests, seed):
@@ -45,8 +46,9 @@ def groups(trace):
 class Server:
     """The cache under test; remembers how many keys it held."""
 
-    def __init__(self, port):
+    def __init__(self, port, value_sizes):
         self.client = Client(port)
+        self.values = [b"v" * size for size in value_sizes]
         self.sizes = []
 
     def lookup(self, group):
@@ -54,7 +56,8 @@ class Server:
         return [value is not None for value in values]
 
     def store(self, keys):
-        self.client.send(b"".join(encode("SET", name(key), VALUE) for key in keys))
+        self.client.send(b"".join(
+            encode("SET", name(key), self.values[key % len(self.values)]) for key in keys))
         for _ in keys:
             reply = self.client.line()
             if reply != b"+OK":
@@ -109,17 +112,18 @@ def compare(options, theta):
     began = time.monotonic()
     with ServerProcess(options.server, "--threads", "2", "--maxmemory", options.maxmemory,
                        "--maxmemory-policy", "allkeys-lru") as process:
-        server = Server(process.port)
+        server = Server(process.port, options.sizes)
         measured = replay(server, trace, warm_up)
         server.client.close()
     room = sum(server.sizes) // len(server.sizes)
     exact = replay(ExactLru(room), trace, warm_up)
     points = 100 * (measured - exact)
-    print(f"theta {theta}: hit rate {measured:.2%}, exact LRU with {room} of {options.keys} keys "
-          f"{exact:.2%}, {points:+.2f} points, {time.monotonic() - began:.0f} s", flush=True)
+    print(f"theta {theta}, values of {options.sizes} bytes: hit rate {measured:.2%}, "
+          f"exact LRU with {room} of {options.keys} keys {exact:.2%}, {points:+.2f} points, {time.monotonic() - began:.0f} s", flush=True)
     if room > 0.9 * len(set(trace)):
         raise RuntimeError(f"{room} items fit: nothing had to be evicted")
-    if room * (len(VALUE) + 16) < 0.4 * parse_size(options.maxmemory):
+    average = sum(options.sizes) / len(options.sizes)
+    if room * (average + 16) < 0.4 * parse_size(options.maxmemory):
         raise Failure(f"only {room} items fit into {options.maxmemory}")
     if points < -3:
         raise Failure("more than 3 points below exact LRU")
@@ -136,6 +140,7 @@ def main():
     parser.add_argument("--server", default="build/release/isotherm-server")
     parser.add_argument("--maxmemory", default="64mb")
     parser.add_argument("--theta", type=float, nargs="+", default=[0.99])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[200])
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--requests", type=int, default=2_000_000)
     parser.add_argument("--seed", type=int, default=1)

@@ -29,7 +29,9 @@ bool BatchRun::is_parked_key(uint64_t key) const {
 
 // Several threads may have parked them. They are parked still where there is no memory.
 Batch& BatchRun::take_parked() {
+  constexpr uint32_t most_anew = 2;
   hand_back();
+  if (!again_.empty()) ++parked_anew_;
   again_.clear();
   rows_again_.clear();
   rows_again_.reserve(parked_.size());
@@ -45,6 +47,10 @@ Batch& BatchRun::take_parked() {
     if (one.awaited != nullptr) resumed_.push_back(one.awaited);
   }
   forget_parked();
+  if (parked_anew_ >= most_anew) {
+    again_.group(0);
+    again_.close_groups();
+  }
   return again_;
 }
 

@@ -12,7 +12,9 @@
 //
 // Parked rows. They are copied into a batch of their own, in order, which runs like any other;
 // their replies are then handed back. Rows behind a parked row of their key are parked, too. If the
-// gate parks one row of a view (isotherm/batch.h), all rows of the view are parked.
+// gate parks one row of a view (isotherm/batch.h), all rows of the view are parked. Rows that have
+// run again and been parked anew would lose every race with threads that take their key over and
+// over, so from then on they take their keys in turn, as a group does.
 //
 // Groups. Where others have keys that the groups of a batch want, its rows on other keys run
 // `early`, and all the rest waits.
@@ -75,6 +77,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     now_ms = its_now_ms;
     beside_others = its_beside_others;
     put_off = refused_ = failed_ = false;
+    parked_anew_ = 0;
     batch->hold(this);
   }
   void leave() {
@@ -94,8 +97,10 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     return has_parked() && is_parked_key(key_of(columns, row));
   }
   bool has_parked() const { return parks_.load(std::memory_order_relaxed); }
-  // The parked rows as a batch to run.
+  // The parked rows as a batch to run; with a group of them all where they are to take their keys.
   Batch& take_parked();
+  // The batch, or those that run again, whose groups take their keys.
+  Batch& with_groups() { return again_.has_groups() ? again_ : *batch; }
 
   // Around the running of rows, of the batch or of those that run again, where there is a sink.
   // The same sink is told of the end, whatever the store has by then. `end_commits`: whether
@@ -224,6 +229,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   std::atomic<uint32_t> waits_{0};  // for things, and one while it begins to
   std::atomic<bool> parks_{false};  // some rows
   mutable std::mutex mutex_;        // of both, while rows are answered
+  uint32_t parked_anew_ = 0;        // how often rows ran again and were parked once more
   std::vector<Parked> parked_;
   std::unordered_set<uint64_t> parked_keys_;
   std::vector<Awaited*> resumed_;       // what the rows that run again have waited for

@@ -1,17 +1,100 @@
-// The part of BatchRunner that runs rows of a batch as a whole waits for keys, and may leave it to
-// others then to go on.
+// The part of BatchRunner that takes the keys of groups, and runs other rows of a batch that waits
+// for them as a whole.
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <new>
 #include <unordered_set>
+#include <utility>
 
 #include "engine/batch_runner.h"
 #include "engine/engine_state.h"
 
 namespace isotherm {
+namespace {
+
+// It is gone when `wait` returns, so `there` notifies under the lock.
+class SleepingWaiter final : public Awaited::Waiter {
+ public:
+  void there() override {
+    const std::lock_guard guard(mutex_);
+    there_ = true;
+    told_.notify_one();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    told_.wait(lock, [&] { return there_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable told_;
+  bool there_ = false;
+};
+
+}  // namespace
+
+// Takes the keys of the groups. False: the batch waits, for these keys or for what rows of its
+// groups have to wait for first, and will be resumed.
+bool BatchRunner::take_keys(BatchRun& run) {
+  KeyGate& gate = engine_.store.gate;
+  const Batch& batch = run.with_groups();
+  if (run.holder == nullptr && !pass_row_gate(run, batch)) return false;
+  if (engine_.device) engine_.device->hurry();
+  if (run.holder == nullptr) {
+    if (gate.take_now(*holder_, batch)) return true;
+    if (!waits_) run.holder = gate.join_if_possible();
+    if (run.holder == nullptr) {
+      gate.take(*holder_, batch);
+      return true;
+    }
+    run.begin_whole();
+    if (!gate.take_or_tell(*run.holder, batch, run)) {
+      if (engine_.device) engine_.device->calm();
+      if (!wait_whole(run)) return false;
+      if (engine_.device) engine_.device->hurry();
+    }
+    run.take_whole();
+  }
+  holder_ = run.holder;
+  gate.drain(*holder_);
+  return true;
+}
+
+// Rows of groups wait before they take their keys.
+bool BatchRunner::pass_row_gate(BatchRun& run, const Batch& batch) {
+  if (engine_.store.row_gate == nullptr) [[likely]]
+    return true;
+  for (const Batch::Span& group : batch.groups()) {
+    for (Batch::Row row = group.first; row < group.end; ++row) {
+      while (Awaited* const what = engine_.store.row_gate->awaited(batch.columns(), row)) {
+        if (waits_) {
+          SleepingWaiter waiter;
+          what->begin(waiter);
+          waiter.wait();
+          continue;
+        }
+        run.begin_whole();
+        what->begin(run);
+        if (!wait_whole(run)) return false;
+        run.take_whole();
+      }
+    }
+  }
+  return true;
+}
+
+void BatchRunner::give_keys_back(BatchRun& run) {
+  KeyGate& gate = engine_.store.gate;
+  gate.give_back(*holder_);
+  if (run.holder == nullptr) return;
+  holder_ = &gate_holder_.holder;
+  gate.leave(*std::exchange(run.holder, nullptr));
+}
 
 // Whether it has what it waits for already.
 bool BatchRunner::wait_whole(BatchRun& run) {
-  run_early(run);
+  if (&run.with_groups() == run.batch) run_early(run);
   if (crew_ != nullptr) run.owner.moved(run, BatchRun::Phase::answered);
   return run.end_whole();
 }
