@@ -57,9 +57,10 @@ void ClockHand::sweep_word(Share& share, Chunk& chunk, const LiveWord& word) {
   uint64_t passed = 0;
   walk_.each(word, [&](Location location, uint64_t bit) {
     ++share.looked;
+    const bool is_new = word.size_class >= NewestItems::first_class && newest_.pass_over(location);
     if ((used & bit) != 0) {
       passed |= bit;
-    } else if (wanted(share, location)) {
+    } else if (!is_new && wanted(share, location)) {
       share.enough = !share.visit(location);
     }
     return !share.over();
@@ -69,10 +70,12 @@ void ClockHand::sweep_word(Share& share, Chunk& chunk, const LiveWord& word) {
 
 bool ClockHand::visit_large(Share& share) {
   Location location;
-  if (!large_.take_due(share.most_bytes, location)) return false;
+  bool used = false;
+  if (!large_.take_due(share.most_bytes, location, used)) return false;
   ++share.looked;
   --share.steps;
-  if (location != location::none && wanted(share, location)) share.enough = !share.visit(location);
+  const bool is_new = newest_.pass_over(location);
+  if (!used && !is_new && wanted(share, location)) share.enough = !share.visit(location);
   return true;
 }
 
@@ -81,7 +84,8 @@ void ClockHand::pass_over(Share& share) {
   const uint32_t count = large_.due_above(share.most_bytes, larger);
   for (uint32_t i = 0; i < count && !share.over(); ++i) {
     ++share.looked;
-    if (larger[i] != location::none) share.enough = !share.visit(larger[i]);
+    if (larger[i] != location::none && !newest_.has(larger[i]))
+      share.enough = !share.visit(larger[i]);
   }
 }
 

@@ -9,8 +9,8 @@
 //
 // New items. A new item mostly takes a place that the hand has just passed, so it may be read
 // during a whole round. It starts without its bit, so that a crowd of items that nobody reads is
-// evicted sooner. When all others were read, the hand comes to the newest at once; of large items
-// there are so few that a client may notice this, so the last that was stored is passed over once.
+// evicted sooner. When all others were read, the hand comes to the newest at once; those of 8 KiB
+// and more are passed over then (items/newest_items.h).
 //
 // Threads. One at a time, by try_lock. Who found it busy may wait until it is free, outside of
 // epochs: the thread that moves the hand may have lost its core.
@@ -22,6 +22,7 @@
 
 #include "items/chunk_walk.h"
 #include "items/large_items.h"
+#include "items/newest_items.h"
 #include "items/visitor.h"
 
 namespace isotherm {
@@ -30,8 +31,8 @@ class ItemStore;
 
 class ClockHand {
  public:
-  ClockHand(const ItemStore& store, ChunkPool& pool, LargeItems& large)
-      : store_(store), pool_(pool), large_(large) {}
+  ClockHand(const ItemStore& store, ChunkPool& pool, LargeItems& large, NewestItems& newest)
+      : store_(store), pool_(pool), large_(large), newest_(newest) {}
 
   static constexpr uint64_t any_size = std::numeric_limits<uint64_t>::max();
   uint32_t sweep(uint32_t limit, Visitor visit, bool volatile_only, uint64_t most_bytes);
@@ -59,6 +60,7 @@ class ClockHand {
   const ItemStore& store_;
   ChunkPool& pool_;
   LargeItems& large_;
+  NewestItems& newest_;
   std::mutex mutex_;  // all below
   ChunkWalk walk_;
   uint64_t rounds_ = 0;

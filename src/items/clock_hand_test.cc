@@ -34,7 +34,7 @@ TEST_F(ClockHandTest, AnEmptyStoreIsSweptInNoTime) { EXPECT_TRUE(round().empty()
 TEST_F(ClockHandTest, UsedItemsGetASecondChance) {
   std::vector<Location> all;
   for (int i = 0; i < 3; ++i) all.push_back(put(std::to_string(i), 50000));
-  // Large ones count as used when they are new.
+  // Large ones are passed over once.
   const EpochGuard first_round(epochs, *slot);
   store->sweep_clock(10, [](Location) { return true; });
   for (int i = 0; i < 100; ++i) all.push_back(put(std::to_string(i), 20));
@@ -81,6 +81,26 @@ TEST_F(ClockHandTest, BitsBehindAStopStay) {
   EXPECT_EQ(visited, 1);
   store->sweep_clock(9, stop);  // all others have been used
   EXPECT_EQ(visited, 1);
+}
+
+// Those that come behind the hand in a small store: it passes the newest over, once, and of the
+// others it takes what nobody read.
+TEST_F(ClockHandTest, TheNewestOfTheLargerItemsArePassedOverOnce) {
+  for (const size_t size : {size_t{9000}, size_t{100'000}}) {
+    std::vector<Location> old;
+    for (int i = 0; i < 40; ++i) old.push_back(put("old " + std::to_string(i), size));
+    const std::vector<Location> late(old.end() - 16, old.end());
+    const EpochGuard guard(epochs, *slot);
+    std::set<Location> first;
+    const auto visit = [&](Location location) {
+      first.insert(location);
+      return true;
+    };
+    while (first.size() < 24) ASSERT_NE(store->sweep_clock(1, visit), 0u);
+    for (const Location location : late) EXPECT_FALSE(first.contains(location)) << size;
+    while (first.size() < 40) ASSERT_NE(store->sweep_clock(1, visit), 0u);
+    for (const Location location : old) cache->retire(location);
+  }
 }
 
 TEST_F(ClockHandTest, RetiredItemsAreNotVisited) {

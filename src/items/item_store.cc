@@ -20,7 +20,7 @@ ItemStore::ItemStore(Pages& pages, MemoryBudget& budget, EpochDomain& epochs)
       pool_(pages, budget),
       large_(budget),
       objects_(budget),
-      clock_hand_(std::make_unique<ClockHand>(*this, pool_, large_)),
+      clock_hand_(std::make_unique<ClockHand>(*this, pool_, large_, newest_)),
       sampler_(std::make_unique<Sampler>(*this, pool_, large_)),
       expiry_sweep_(std::make_unique<ExpirySweep>(*this, pool_, large_, next_expiry_)),
       compactor_(

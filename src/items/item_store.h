@@ -38,6 +38,7 @@
 #include "items/large_items.h"
 #include "items/location.h"
 #include "items/memory_budget.h"
+#include "items/newest_items.h"
 #include "items/objects.h"
 #include "items/pages.h"
 #include "items/retired_queue.h"
@@ -92,10 +93,13 @@ class ItemStore {
   Item* item(Location location) const { return reinterpret_cast<Item*>(address(location)); }
 
   void set_live(Location location) {
-    if (ISOTHERM_UNLIKELY(is_large(location))) return large_.publish(location);
+    const bool large = is_large(location);
+    if (ISOTHERM_UNLIKELY(large || location::size_class(location) >= NewestItems::first_class)) {
+      newest_.add(location);
+    }
+    if (ISOTHERM_UNLIKELY(large)) return large_.publish(location);
     const Bit at(location);
-    Chunk::Bits& bits = pool_.chunk(at.chunk).bits[at.word];
-    bits.live.fetch_or(at.mask);
+    pool_.chunk(at.chunk).bits[at.word].live.fetch_or(at.mask);
   }
   // Of an item in a chunk: it is not live any more, and for the CLOCK the next item in this place
   // is a new one.
@@ -262,6 +266,7 @@ class ItemStore {
   EpochDomain& epochs_;
   ChunkPool pool_;
   LargeItems large_;
+  NewestItems newest_;
   Objects objects_;
   std::atomic<int64_t> free_bytes_{0};  // of all classes
   ClassLists classes_[size_classes::count];

@@ -137,16 +137,13 @@ void LargeItems::leave(Header* header) {
 void LargeItems::publish(Location location) {
   Header& header = LargeItems::header(location);
   std::lock_guard guard(mutex_);
-  if ((header.state.fetch_or(Header::live) & Header::live) != 0) return;
-  append(&header);
-  last_stored_ = &header;
+  if ((header.state.fetch_or(Header::live) & Header::live) == 0) append(&header);
 }
 
 bool LargeItems::withdraw(Location location) {
   Header& header = LargeItems::header(location);
   std::lock_guard guard(mutex_);
   if ((header.state.fetch_and(~Header::live) & Header::live) == 0) return false;
-  if (last_stored_ == &header) last_stored_ = nullptr;
   unlink(&header);
   return true;
 }
@@ -166,7 +163,7 @@ void LargeItems::unlink(Header* header) {
   front_stamp_.store(oldest_ != nullptr ? oldest_->stamp : no_stamp, std::memory_order_relaxed);
 }
 
-bool LargeItems::take_due(uint64_t most_bytes, Location& location) {
+bool LargeItems::take_due(uint64_t most_bytes, Location& location, bool& used) {
   std::lock_guard guard(mutex_);
   Header* item = oldest_;
   for (uint32_t passed = 0; item != nullptr && item->charged > most_bytes; ++passed) {
@@ -177,9 +174,8 @@ bool LargeItems::take_due(uint64_t most_bytes, Location& location) {
   unlink(item);
   append(item);
   const uint32_t state = item->state.fetch_and(~Header::used, std::memory_order_relaxed);
-  const bool stays = (state & Header::used) != 0 || item == last_stored_;
-  if (item == last_stored_) last_stored_ = nullptr;
-  location = stays ? location::none : location_of(item);
+  location = location_of(item);
+  used = (state & Header::used) != 0;
   return true;
 }
 
@@ -195,7 +191,7 @@ uint32_t LargeItems::due_above(uint64_t most_bytes, PassedOver& found) {
        item != nullptr && is_due(item->stamp) && item->charged > most_bytes && count < found.size();
        item = item->newer) {
     const bool used = (item->state.load(std::memory_order_relaxed) & Header::used) != 0;
-    found[count++] = used || item == last_stored_ ? location::none : location_of(item);
+    found[count++] = used ? location::none : location_of(item);
   }
   return count;
 }

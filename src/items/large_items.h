@@ -9,9 +9,7 @@
 //
 // The order of the CLOCK. Live items are in a list, in the order in which they became live. Each
 // has a stamp, which says where the hand stood at that moment (items/clock_hand.h). `take_due`
-// takes the front when the hand has come round to its stamp. When all others were used the hand
-// comes to the newest at once, but what was stored last is to be evicted last, so it passes that
-// one over once.
+// takes the front when the hand has come round to its stamp.
 //
 // A connection that sends an item's value does not copy it, but keeps its memory until the client
 // has taken it; bits of the state count such connections.
@@ -107,11 +105,10 @@ class LargeItems {
   // Whether the hand has come round to the front of the list.
   bool any_due() const { return is_due(front_stamp_.load(std::memory_order_relaxed)); }
   // Takes the first item that is due and not larger than `most_bytes`, which becomes the last in
-  // the order; `location` is none if it was used since the last time, or is the one stored last and
-  // taken for the first time. False when there is none behind the first few larger ones, which keep
-  // their place in the order.
-  bool take_due(uint64_t most_bytes, Location& location);
-  // These larger ones, none for those that are to stay: how many.
+  // the order, and says whether it was used since the last time. False when there is none behind
+  // the first few larger ones, which keep their place in the order.
+  bool take_due(uint64_t most_bytes, Location& location, bool& used);
+  // These larger ones, none for those that were used: how many.
   static constexpr uint32_t most_passed_over = 16;
   using PassedOver = std::array<Location, most_passed_over>;
   uint32_t due_above(uint64_t most_bytes, PassedOver& found);
@@ -160,7 +157,6 @@ class LargeItems {
   std::vector<uint32_t> free_numbers_;
   Header* oldest_ = nullptr;  // the ends of the list
   Header* newest_ = nullptr;
-  Header* last_stored_ = nullptr;  // none once the hand has passed it over
 };
 
 }  // namespace isotherm

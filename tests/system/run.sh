@@ -19,6 +19,8 @@ case "${2:-quick}" in
   quick)
     python3 memory_churn.py --server "$server"
     python3 eviction_hit_rate.py --server "$server"
+    python3 eviction_hit_rate.py --server "$server" --sizes 9000 60000 200000 900000 --keys 1000 \
+      --requests 15000 --points 0.5
     python3 large_values.py --server "$server"
     python3 more_than_memory.py --server "$server" --times 5
     snapshot_moments
