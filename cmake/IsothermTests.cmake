@@ -11,6 +11,19 @@ function(isotherm_add_unit_test_objects target optimize)
   target_link_libraries(${target} PRIVATE ${ISOTHERM_UNIT_TEST_LIBRARIES})
 endfunction()
 
+# A program of some of these objects.
+function(isotherm_add_unit_test_program name)
+  set(objects ${ARGN})
+  list(TRANSFORM objects REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
+  add_library(${name}_objects INTERFACE)
+  target_sources(${name}_objects INTERFACE $<TARGET_OBJECTS:isotherm_fake_root_table> ${objects})
+  target_link_libraries(${name}_objects INTERFACE ${ISOTHERM_UNIT_TEST_LIBRARIES})
+  add_executable(${name} "$<FILTER:$<TARGET_OBJECTS:isotherm>,EXCLUDE,/no_(cuda|rocksdb)\\.cc>")
+  target_link_libraries(${name} PRIVATE ${name}_objects)
+  isotherm_link_gpu(${name})
+  isotherm_link_tree(${name})
+endfunction()
+
 function(isotherm_add_unit_tests)
   find_package(rapidcheck QUIET)
   set(ISOTHERM_UNIT_TEST_LIBRARIES isotherm_server isotherm_fake_root_table GTest::gtest_main)
@@ -31,6 +44,18 @@ function(isotherm_add_unit_tests)
     list(REMOVE_ITEM sources ${one_thread})
   endif()
   isotherm_set_isa_flags(${sources})
+  if(sources AND NOT ISOTHERM_SANITIZE)
+    # Tests of kernels on the fake device take a third of what all tests take to compile and to run. The
+    # address sanitizer's build runs them in each `make test`; this one is made for `make test-long` and
+    # for who changes src/gpu.
+    set(kernel_sources ${sources})
+    list(FILTER kernel_sources INCLUDE REGEX "/src/gpu/")
+    list(FILTER kernel_sources EXCLUDE REGEX "/(udp/.*|fixed_loops)_test\\.cc$")
+    list(REMOVE_ITEM sources ${kernel_sources})
+    isotherm_add_unit_test_objects(isotherm_kernel_tests ${ISOTHERM_TEST_OPTIMIZE} ${kernel_sources})
+    isotherm_add_unit_test_program(isotherm-kernel-tests isotherm_kernel_tests)
+    set_target_properties(isotherm_kernel_tests isotherm-kernel-tests PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
   if(sources)
     # Tests that only call compiled code take longer to compile than to run. Those of the index have
     # templates of their own; and those with kernels take as long either way, but under a sanitizer, where
@@ -40,20 +65,12 @@ function(isotherm_add_unit_tests)
     if(ISOTHERM_SANITIZE)
       list(FILTER optimized_sources INCLUDE REGEX "/src/(base|command|index)/")
     else()
-      list(FILTER optimized_sources INCLUDE REGEX "/src/(base|command|index|gpu|batch)/")
+      list(FILTER optimized_sources INCLUDE REGEX "/src/(base|command|index|batch|gpu)/")
     endif()
     list(REMOVE_ITEM sources ${optimized_sources})
     isotherm_add_unit_test_objects(isotherm_optimized_tests ${ISOTHERM_TEST_OPTIMIZE} ${optimized_sources})
     isotherm_add_unit_test_objects(isotherm_other_tests ${ISOTHERM_CALLER_OPTIMIZE} ${sources})
-    add_library(isotherm_unit_test_objects INTERFACE)
-    target_sources(isotherm_unit_test_objects INTERFACE $<TARGET_OBJECTS:isotherm_fake_root_table>
-      $<TARGET_OBJECTS:isotherm_optimized_tests> $<TARGET_OBJECTS:isotherm_other_tests>)
-    target_link_libraries(isotherm_unit_test_objects INTERFACE ${ISOTHERM_UNIT_TEST_LIBRARIES})
-    add_executable(isotherm-unit-tests
-      "$<FILTER:$<TARGET_OBJECTS:isotherm>,EXCLUDE,/no_(cuda|rocksdb)\\.cc>")
-    target_link_libraries(isotherm-unit-tests PRIVATE isotherm_unit_test_objects)
-    isotherm_link_gpu(isotherm-unit-tests)
-    isotherm_link_tree(isotherm-unit-tests)
+    isotherm_add_unit_test_program(isotherm-unit-tests isotherm_optimized_tests isotherm_other_tests)
   endif()
 
   file(GLOB_RECURSE bench_tests CONFIGURE_DEPENDS

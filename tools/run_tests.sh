@@ -61,6 +61,10 @@ gtests() {
   shift
   local programs=("$folder"/isotherm-unit-tests "$folder"/isotherm-script-tests)
   if [[ -x $folder/isotherm-bench-tests ]]; then programs+=("$folder"/isotherm-bench-tests); fi
+  if [[ $ISOTHERM_TEST_LONG == 1 && $folder == build/release ]]; then
+    cmake --build --preset release -j "$jobs" --target isotherm-kernel-tests
+    programs+=("$folder"/isotherm-kernel-tests)
+  fi
   tools/run_gtests.sh "$@" "${programs[@]}"
 }
 
@@ -77,12 +81,18 @@ stage_cuda() {
 }
 stage_unit() { gtests build/release; }
 
-# The tests of the folders of src/ in which something was changed since the last commit; where there
-# is nothing, in it. Where something else was changed that tests are made of, all.
-changed_tests() {
-  local files folder
+# What was changed since the last commit; where there is nothing, in it.
+changed_files() {
+  local files
   files=$(git status --porcelain --untracked-files=all | cut -c 4- | sed 's/.* -> //')
   [[ -n $files ]] || files=$(git diff --name-only HEAD~1)
+  echo "$files"
+}
+# The tests of the folders of src/ in which something was changed. Where something else was changed
+# that tests are made of, all.
+changed_tests() {
+  local files folder
+  files=$(changed_files)
   if grep -qvE '^(src/|tests/scripts/|docs/|[^/]*\.md$)' <<<"$files"; then
     echo '*'
     return
@@ -94,10 +104,14 @@ changed_tests() {
 stage_quick() {
   local programs=(build/release/isotherm-unit-tests build/release/isotherm-script-tests)
   changed_tests >build/logs/changed_tests.txt
+  local units=("${programs[0]}")
+  if changed_files | grep -qE '^(src/gpu|tests/(device_checks|fake_device))/'; then
+    units+=(build/release/isotherm-kernel-tests)
+  fi
   cmake --preset release >/dev/null
-  cmake --build --preset release -j "$jobs" --target "${programs[@]##*/}"
+  cmake --build --preset release -j "$jobs" --target "${programs[1]##*/}" "${units[@]##*/}"
   if [[ -s build/logs/changed_tests.txt ]]; then
-    tools/run_gtests.sh --only build/logs/changed_tests.txt "${programs[0]}"
+    tools/run_gtests.sh --only build/logs/changed_tests.txt "${units[@]}"
   fi
   tools/run_gtests.sh "${programs[1]}"
 }
