@@ -50,6 +50,14 @@ class WriteDelay final : public Awaited {
     }
     changed_.notify_one();
   }
+  // From now on nobody waits: the store is about to end.
+  void hurry() {
+    {
+      const std::lock_guard guard(mutex_);
+      hurries_ = true;
+    }
+    changed_.notify_one();
+  }
   uint64_t waiting() const {
     const std::lock_guard guard(mutex_);
     return waiters_.size();
@@ -65,7 +73,7 @@ class WriteDelay final : public Awaited {
       }
       const int64_t now = clock_.now_ns();
       const BatchDecision decision = policy_->decide(describe(now));
-      if (decision.writes != 0) {
+      if (hurries_ || decision.writes != 0) {
         tell(lock);
       } else if (decision.again > now) {
         clock_.wait(lock, changed_, decision.again);
@@ -98,6 +106,7 @@ class WriteDelay final : public Awaited {
   std::vector<Waiter*> waiters_;
   int64_t since_ = 0;  // the first of them
   uint64_t arrived_ = 0;
+  bool hurries_ = false;
   bool stopping_ = false;
 
   std::vector<Waiter*> told_;  // the thread's own

@@ -187,10 +187,14 @@ TEST_F(DeviceEngineTest, AnIndexThatOutgrowsTheDevicesMemoryIsSharedWithTheHost)
 
 TEST_F(DeviceEngineTest, AnIndexMovesToTheHostWhereTheDeviceIsTooSmallToShareIt) {
   const auto engine = make_engine(bytes_beside_segments() + (8 << 10));
+  std::vector<std::string> said;
+  engine->log_to([&](const std::string& line) { said.push_back(line); });
   Worker worker(*engine);
   uint64_t keys = 0;
   for (; engine->stats().on_device && keys < 20'000; keys += 500) put(worker, 1, keys, 500);
   EXPECT_FALSE(engine->stats().on_device);
+  ASSERT_EQ(said.size(), 1u) << "once, and why";
+  EXPECT_NE(said[0].find("memory"), std::string::npos) << said[0];
   EXPECT_EQ(present(worker, 1, 0, keys), keys);
   EXPECT_EQ(engine->database(1).keys, keys);
 }

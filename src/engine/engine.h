@@ -159,6 +159,11 @@ class Engine {
   void set_demotion_hook(DemotionHook* hook);
   // Where more is than memory holds; null: nowhere.
   Tree* tree() const;
+  // Writes that a scheduling policy puts off go at once from now on: the store is about to end.
+  void hurry_writes();
+  // Who is told of what an operator should know: a device that is given up, files that cannot be
+  // written. Any thread may call it.
+  void log_to(const std::function<void(const std::string& line)>& to);
   // Versions that are given from now on are larger. While no row runs, with the index on the host.
   void begin_versions(uint64_t version);
   // Whether replies may have to wait until changes that they show are safe.

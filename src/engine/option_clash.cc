@@ -1,5 +1,8 @@
 #include "engine/option_clash.h"
 
+#include <algorithm>
+#include <vector>
+
 namespace isotherm {
 namespace {
 
@@ -13,6 +16,26 @@ std::optional<OptionClash> clash_of_index(const Options& options) {
   if (options.maxmemory == 0 || !evicts_any_key(options.maxmemory_policy)) {
     return {{"index",
              "cuckoo and set need maxmemory, and maxmemory_policy allkeys-lru or allkeys-random"}};
+  }
+  return {};
+}
+
+// What is said of GPUs must be used by somebody.
+std::optional<OptionClash> clash_of_gpus(const Options& options) {
+  std::vector<uint32_t> gpus = options.gpus;
+  std::sort(gpus.begin(), gpus.end());
+  if (std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end()) {
+    return {{"gpus", "may name each GPU once"}};
+  }
+  if (gpus.size() > 1 && (options.gpu_items != 0 || options.gpu_sorted != 0)) {
+    return {{"gpus", "may name one GPU alone with gpu_items or gpu_sorted"}};
+  }
+  if (gpus.size() > 1 && !has_device(options)) return {{"gpus", "needs device cuda or auto"}};
+  if (options.gpu_memory != 0 && !has_device(options)) {
+    return {{"gpu_memory", "needs device cuda or auto"}};
+  }
+  if (options.gpu_memory != 0 && options.gpu_items != 0) {
+    return {{"gpu_memory", "is for an index on GPUs: gpu_items says itself how much it takes"}};
   }
   return {};
 }
@@ -33,6 +56,7 @@ std::optional<OptionClash> clash_of_items(const Options& options) {
 }  // namespace
 
 std::optional<OptionClash> clash_in(const Options& options) {
+  if (const auto clash = clash_of_gpus(options)) return clash;
   if (options.gpu_items != 0) {
     if (const auto clash = clash_of_items(options)) return clash;
   }

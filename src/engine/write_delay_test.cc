@@ -235,5 +235,19 @@ TEST_F(WriteDelayTest, ALostDeviceLosesNoWriteThatWaits) {
   EXPECT_EQ(get("key"), "123");
 }
 
+TEST_F(WriteDelayTest, NothingWaitsWhereTheStoreIsAboutToEnd) {
+  Started one(*engine);
+  one.batch.put("a", "1");
+  one.start();
+  EXPECT_FALSE(one.ended());
+  engine->hurry_writes();
+  while (!one.ended()) std::this_thread::yield();
+  Started another(*engine);
+  another.batch.put("a", "2");
+  another.start();
+  while (!another.ended()) std::this_thread::yield();
+  EXPECT_EQ(get("a"), "2");
+}
+
 }  // namespace
 }  // namespace isotherm::write_delay_test

@@ -90,6 +90,21 @@ TEST(FlagsTest, MemcachedsOwn) {
   }
 }
 
+TEST(FlagsTest, WhatIsSaidOfGpusIsUsedOrRefused) {
+  net::ServerOptions options;
+  for (const std::vector<const char*>& wrong : std::vector<std::vector<const char*>>{
+           {"--gpus", "0,1"},
+           {"--gpus", "0,0", "--device", "cuda"},
+           {"--gpus", "0,1", "--device", "cuda", "--gpu-items", "1gb"},
+           {"--gpus", "0,1", "--tree", "there", "--gpu-sorted", "1gb"},
+           {"--gpu-memory", "1gb"},
+           {"--gpu-memory", "1gb", "--device", "cuda", "--gpu-items", "1gb"}}) {
+    EXPECT_EQ(parse(wrong, options), exit_usage) << wrong.front() << ' ' << wrong[1];
+  }
+  EXPECT_FALSE(parse({"--gpus", "1"}, options)) << "one may be chosen for later";
+  EXPECT_FALSE(parse({"--gpus", "0,1", "--device", "cuda", "--gpu-memory", "1gb"}, options));
+}
+
 TEST(FlagsTest, PacketsNeedItemsOnAGpu) {
   using Words = std::vector<const char*>;
   const Words items = {"--device", "cuda", "--gpu-items", "1gb"};

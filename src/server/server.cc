@@ -76,9 +76,7 @@ Server::~Server() {
 }
 
 void Server::start(Files& files) {
-  if (Tree* const tree = engine_.tree(); tree != nullptr) {
-    tree->log_to([](const std::string& line) { net::log(net::LogLevel::warning, line); });
-  }
+  engine_.log_to([](const std::string& line) { net::log(net::LogLevel::warning, line); });
   if (options_.appendonly) {
     open_journal(files);
   } else {
@@ -243,6 +241,7 @@ void Server::serve_packets() {
 void Server::stop() {
   if (!running_) return;
   running_ = false;
+  engine_.hurry_writes();
   if (packets_ != nullptr) packets_->stop();
   // No listener may deal out a socket to a loop that has ended.
   std::promise<void> closed;

@@ -67,7 +67,8 @@ DeviceExecutor::DeviceExecutor(HostStore& store, const RootTiersMaker& make,
                                std::unique_ptr<SchedulingPolicy> policy, WaitClock& clock)
     : store_(store),
       rounds_(
-          make_table(make), [this](uint64_t last_version) { take_over(last_version); },
+          make_table(make),
+          [this](uint64_t last_version, const std::string& why) { take_over(last_version, why); },
           std::move(policy), clock) {}
 
 // Values lie on the devices of the table, so they go first.
@@ -166,7 +167,7 @@ RootTableStats DeviceExecutor::stats() {
   return active() ? stats_ : RootTableStats{};
 }
 
-void DeviceExecutor::take_over(uint64_t last_version) {
+void DeviceExecutor::take_over(uint64_t last_version, const std::string& why) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   if (broken(Rule::takeover)) last_version = 0;
@@ -176,6 +177,17 @@ void DeviceExecutor::take_over(uint64_t last_version) {
   rebuild_index(store_, version);
   const auto took = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
   takeover_us_.store(static_cast<uint64_t>(took.count()) + 1, std::memory_order_relaxed);
+  log("the GPU was given up (" + why + "): the index is in host memory from now on, made anew in " +
+      std::to_string(took.count() / 1000) + " ms");
+}
+
+void DeviceExecutor::log(const std::string& line) {
+  std::function<void(const std::string&)> to;
+  {
+    const std::lock_guard guard(stats_mutex_);
+    to = log_to_;
+  }
+  if (to) to(line);
 }
 
 }  // namespace isotherm

@@ -51,7 +51,7 @@ struct Rounds::Round {
   uint32_t shares() const { return writes && size() > 1 ? size() * 4 : 0; }
 };
 
-Rounds::Rounds(std::unique_ptr<RootTable> table, std::function<void(uint64_t)> take_over,
+Rounds::Rounds(std::unique_ptr<RootTable> table, TakeOver take_over,
                std::unique_ptr<SchedulingPolicy> policy, WaitClock& clock)
     : table_(std::move(table)),
       take_over_(std::move(take_over)),
@@ -239,8 +239,8 @@ RoundStats Rounds::stats() const {
 void Rounds::lead(Round& round, uint32_t next_phase, const std::function<void()>& step) {
   try {
     step();
-  } catch (const std::exception&) {
-    lose();
+  } catch (const std::exception& error) {
+    lose(error.what());
     round.phase.set(gone);
     return free_table();
   }
@@ -392,8 +392,8 @@ void Rounds::end(Round& round) {
   note_version(round.last_version.load(std::memory_order_relaxed));
   try {
     table_->change(round.changes.load(std::memory_order_relaxed));
-  } catch (const std::exception&) {
-    lose();
+  } catch (const std::exception& error) {
+    lose(error.what());
   }
   free_table();
 }
@@ -422,8 +422,8 @@ bool Rounds::use_table(const std::function<void(RootTable&)>& use) {
   bool done = !lost();
   try {
     if (done) use(*table_);
-  } catch (const std::exception&) {
-    lose();
+  } catch (const std::exception& error) {
+    lose(error.what());
     done = false;
   }
   free_table();
@@ -436,11 +436,11 @@ void Rounds::wait_while_losing() const {
 }
 
 // By whoever has the table, so that nobody meets a half-made index.
-void Rounds::lose() {
+void Rounds::lose(const std::string& why) {
   if (lost()) return;
   losing_.store(true, std::memory_order_release);
   table_->give_up();
-  take_over_(version_);
+  take_over_(version_, why);
   lost_.store(true, std::memory_order_release);
 }
 

@@ -64,6 +64,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "base/wait_clock.h"
@@ -124,6 +125,7 @@ class RoundWork {
 class Rounds {
  public:
   static constexpr uint32_t most_rows = RoundOptions::most_rows;
+  using TakeOver = std::function<void(uint64_t last_version, const std::string& why)>;
 
   // A worker's place in rounds, and its memory for them. Ends before the rounds do.
   class Participant {
@@ -150,9 +152,9 @@ class Rounds {
     std::vector<uint32_t> share_ends_;  // in `shared_`
   };
 
-  // `take_over` gets the last version given. Policy null: no round waits for more. The clock, which
-  // must outlive it, is for the policy.
-  Rounds(std::unique_ptr<RootTable> table, std::function<void(uint64_t last_version)> take_over,
+  // `take_over` gets the last version given, and why the device is given up. Policy null: no round
+  // waits for more. The clock, which must outlive it, is for the policy.
+  Rounds(std::unique_ptr<RootTable> table, TakeOver take_over,
          std::unique_ptr<SchedulingPolicy> policy, WaitClock& clock);
   Rounds(const Rounds&) = delete;
   Rounds& operator=(const Rounds&) = delete;
@@ -214,11 +216,11 @@ class Rounds {
                std::atomic<uint64_t>& changes);
   void end(Round& round);
   void note_version(uint64_t last);
-  void lose();
+  void lose(const std::string& why);
   void free_table();
 
   const std::unique_ptr<RootTable> table_;
-  const std::function<void(uint64_t)> take_over_;
+  const TakeOver take_over_;
   const std::unique_ptr<SchedulingPolicy> policy_;  // asked under the mutex
   const bool gathers_;
   const bool chooses_;               // between device and host

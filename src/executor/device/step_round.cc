@@ -29,7 +29,8 @@ StepRound::Came StepRound::go_on(bool may_wait) {
   try {
     while (step(may_wait, came)) {
     }
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    why_ = error.what();
     return Came::failed;
   }
   if (came == Came::answered) answer();
@@ -108,7 +109,7 @@ void StepRound::end() {
 }
 
 void StepRound::give_up() {
-  rounds_.lose();
+  rounds_.lose(why_);
   end();
 }
 

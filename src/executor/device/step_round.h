@@ -17,6 +17,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "executor/device/rounds.h"
@@ -69,6 +70,7 @@ class StepRound {
   Step step_ = Step::begin;
   RootColumns columns_;
   std::atomic<uint64_t> changes_{0};
+  std::string why_;  // the device failed
 };
 
 }  // namespace isotherm
