@@ -125,7 +125,7 @@ class RoundsTest : public ::testing::Test {
   void make(const RoundOptions& options, size_t workers) {
     rounds_ = std::make_unique<Rounds>(
         std::make_unique<RootTable>(store_, fake_root_tiers_maker(device_)(1)),
-        [this](uint64_t) { ++takeovers_; }, make_round_policy(options), clock_);
+        [this](uint64_t, const std::string&) { ++takeovers_; }, make_round_policy(options), clock_);
     for (size_t i = 0; i < workers; ++i) {
       workers_.push_back(std::make_unique<Worker>(*this));
       rounds_->hurry();

@@ -85,8 +85,9 @@ class StoreSidesTest : public ::testing::Test {
   FakeDevice device_{3, uint64_t{1} << 26};
   ManualWaitClock clock_{1};
   std::unique_ptr<Rounds> rounds_ = std::make_unique<Rounds>(
-      std::make_unique<RootTable>(store_, fake_root_tiers_maker(device_)(1)), [](uint64_t) {},
-      make_round_policy({Scheduling::adaptive, threshold}), clock_);
+      std::make_unique<RootTable>(store_, fake_root_tiers_maker(device_)(1)),
+      [](uint64_t, const std::string&) {}, make_round_policy({Scheduling::adaptive, threshold}),
+      clock_);
   std::unique_ptr<RoundSender> sender_ = std::make_unique<RoundSender>();
   HostExecutor executor_{store_};
   Rounds::Participant participant_{executor_};

@@ -91,7 +91,10 @@ TEST(FlagsTest, MemcachedsOwn) {
 }
 
 TEST(FlagsTest, WhatIsSaidOfGpusIsUsedOrRefused) {
-  net::ServerOptions options;
+  const auto refused = [](const std::vector<const char*>& words) {
+    net::ServerOptions options;
+    return parse(words, options).has_value();
+  };
   for (const std::vector<const char*>& wrong : std::vector<std::vector<const char*>>{
            {"--gpus", "0,1"},
            {"--gpus", "0,0", "--device", "cuda"},
@@ -99,10 +102,10 @@ TEST(FlagsTest, WhatIsSaidOfGpusIsUsedOrRefused) {
            {"--gpus", "0,1", "--tree", "there", "--gpu-sorted", "1gb"},
            {"--gpu-memory", "1gb"},
            {"--gpu-memory", "1gb", "--device", "cuda", "--gpu-items", "1gb"}}) {
-    EXPECT_EQ(parse(wrong, options), exit_usage) << wrong.front() << ' ' << wrong[1];
+    EXPECT_TRUE(refused(wrong)) << wrong.front() << ' ' << wrong[1];
   }
-  EXPECT_FALSE(parse({"--gpus", "1"}, options)) << "one may be chosen for later";
-  EXPECT_FALSE(parse({"--gpus", "0,1", "--device", "cuda", "--gpu-memory", "1gb"}, options));
+  EXPECT_FALSE(refused({"--gpus", "1"})) << "one may be chosen for later";
+  EXPECT_FALSE(refused({"--gpus", "0,1", "--device", "cuda", "--gpu-memory", "1gb"}));
 }
 
 TEST(FlagsTest, PacketsNeedItemsOnAGpu) {
