@@ -236,6 +236,29 @@ TEST_F(DeviceValuesTest, WithACapTheyGoWhenItIsReached) {
   EXPECT_LE(engine->stats().used_memory, capped.maxmemory + Pages::page_bytes);
 }
 
+// With many threads, too, most of a small cap is for items, not for what readers keep.
+TEST_F(DeviceValuesTest, ReadersOfManyThreadsKeepAPartOfTheCap) {
+  Options capped = options(16 << 20);
+  capped.maxmemory = 16 << 20;
+  make(capped);
+  for (uint64_t i = 0; i < 6000; i += 100) {
+    EXPECT_EQ(put_many(i, 100, 4000), 0u);
+    maintain(2);
+  }
+  ASSERT_GT(values().values, 1500u);
+  std::vector<std::unique_ptr<Worker>> readers;
+  for (uint64_t i = 0; i < 24; ++i) {
+    readers.push_back(std::make_unique<Worker>(*engine));
+    const std::string name = key(i);
+    Batch batch;
+    batch.get(name);
+    readers.back()->submit(batch);
+    ASSERT_EQ(batch.reply(0).value(), value(i, 4000));
+  }
+  EXPECT_GT(values().fetched, 20u);
+  EXPECT_LE(engine->stats().buffer_bytes, capped.maxmemory / 5);
+}
+
 // Items that cannot go, being short or away already, do not make others be evicted.
 TEST_F(DeviceValuesTest, NothingIsEvictedWhileValuesCanGo) {
   Options capped = options(64 << 20);

@@ -56,8 +56,8 @@ class GatedRootTable final : public DeviceRootTable<FakeDevice> {
  public:
   GatedRootTable(FakeDevice& device, uint64_t seed, DeviceGates& gates)
       : DeviceRootTable(device, small_table(seed, 0), small_channels), gates_(gates) {}
-  std::unique_ptr<ValueTier> make_values(uint64_t bytes) override {
-    return std::make_unique<GatedValues>(DeviceRootTable::make_values(bytes), gates_.values);
+  std::unique_ptr<ValueTier> make_values(uint64_t bytes, uint64_t cap) override {
+    return std::make_unique<GatedValues>(DeviceRootTable::make_values(bytes, cap), gates_.values);
   }
   void wait() override {
     gates_.rounds.pass();

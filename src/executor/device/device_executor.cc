@@ -82,8 +82,9 @@ std::unique_ptr<RootTable> DeviceExecutor::make_table(const RootTiersMaker& make
   memory_nodes_ = table->memory_nodes();
   if (!store_.pages.prefer(memory_nodes_)) memory_nodes_.clear();
   if (store_.options.gpu_values != 0) {
-    values_ = std::make_unique<DeviceValues>(table->make_value_tiers(store_.options.gpu_values),
-                                             store_.epochs, store_.budget);
+    values_ = std::make_unique<DeviceValues>(
+        table->make_value_tiers(store_.options.gpu_values, store_.budget.limit()), store_.epochs,
+        store_.budget);
     store_.values = values_.get();
   }
   return table;

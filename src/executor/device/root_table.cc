@@ -70,10 +70,10 @@ RootTable::RootTable(HostStore& store, std::vector<std::unique_ptr<RootTier>> ti
   for (auto& tier : tiers) devices_.emplace_back(std::move(tier));
 }
 
-std::vector<std::unique_ptr<ValueTier>> RootTable::make_value_tiers(uint64_t bytes) {
+std::vector<std::unique_ptr<ValueTier>> RootTable::make_value_tiers(uint64_t bytes, uint64_t cap) {
   std::vector<std::unique_ptr<ValueTier>> tiers;
   tiers.reserve(devices_.size());
-  for (Device& device : devices_) tiers.push_back(device.tier->make_values(bytes));
+  for (Device& device : devices_) tiers.push_back(device.tier->make_values(bytes, cap));
   return tiers;
 }
 

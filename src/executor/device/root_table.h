@@ -82,7 +82,8 @@ class RootTable {
   // Empties the table and gives its memory back.
   void clear();
   // Memory for values on each device, so many bytes; DeviceError or std::bad_alloc without it.
-  std::vector<std::unique_ptr<ValueTier>> make_value_tiers(uint64_t bytes);
+  // `cap`: of host memory, of which each channel to them takes a small part; 0: none.
+  std::vector<std::unique_ptr<ValueTier>> make_value_tiers(uint64_t bytes, uint64_t cap);
   // Those of the devices, each once, in order.
   std::vector<int> memory_nodes() const;
   // Frees what lies on the host, of a table that has failed.

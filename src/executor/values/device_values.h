@@ -106,6 +106,7 @@ class DeviceValues {
   std::atomic<uint64_t> to_device{0};
   std::atomic<uint64_t> from_device{0};
   std::atomic<uint64_t> lost_values{0};
+  std::atomic<uint64_t> pinned{0};  // bytes that readers keep for what they fetch
 
  private:
   const std::vector<std::unique_ptr<ValueTier>> tiers_;

@@ -14,12 +14,17 @@
 namespace isotherm {
 namespace {
 
-// Each takes as long as many batches to pin, so few and large ones.
+// Each takes as long as many batches to pin, so few and large ones; under a small cap smaller ones,
+// since there are some readers for each thread.
+constexpr uint64_t least_chunk = 64 << 10;
 constexpr uint64_t first_chunk = 1 << 20;
 constexpr uint64_t largest_chunk = 16 << 20;
-// Bounds on the pinned memory that a reader keeps: a 64th of the cap, and these bytes.
+constexpr uint64_t chunk_part = 1024;
+// Bounds on the pinned memory that a reader keeps, a 64th of the cap and these bytes, and on that
+// of all readers together.
 constexpr uint64_t pinned_part = 64;
 constexpr uint64_t most_pinned = 32 << 20;
+constexpr uint64_t pinned_part_of_all = 16;
 
 constexpr size_t most_wanted = 256;
 
@@ -47,6 +52,9 @@ ValueReader::ValueReader(DeviceValues& values, MemoryBudget& budget)
       transfer_(values.make_transfer()),
       most_pinned_(budget.limit() == 0 ? most_pinned
                                        : std::min(most_pinned, budget.limit() / pinned_part)),
+      first_chunk_(budget.limit() == 0
+                       ? first_chunk
+                       : std::clamp(budget.limit() / chunk_part, least_chunk, first_chunk)),
       transfer_bytes_(static_cast<int64_t>(transfer_->pinned_bytes())) {
   budget_.buffers.fetch_add(transfer_bytes_, std::memory_order_relaxed);
 }
@@ -226,24 +234,31 @@ ValueReader::Room ValueReader::room(uint64_t bytes) {
 bool ValueReader::add_chunk(uint64_t bytes) {
   const bool pins =
       held_bytes_ + bytes <= most_pinned_ && (chunks_.empty() || chunks_.back().pinned);
-  uint64_t size = std::max({first_chunk, bytes, std::min(held_bytes_, largest_chunk)});
+  uint64_t size = std::max({first_chunk_, bytes, std::min(held_bytes_, largest_chunk)});
   if (pins) size = std::min(size, most_pinned_ - held_bytes_);
-  Chunk chunk{
-      pins && held_bytes_ + size <= most_pinned_ ? values_.make_pinned(size) : PinnedValues(), size,
-      true};
+  Chunk chunk{pins && may_pin(size) ? values_.make_pinned(size) : PinnedValues(), size, true};
   if (chunk.memory == nullptr) {
     chunk.memory = {static_cast<char*>(std::malloc(size)), [](char* at) { std::free(at); }};
     chunk.pinned = false;
   }
   if (chunk.memory == nullptr) return false;
+  if (chunk.pinned) values_.pinned.fetch_add(size, std::memory_order_relaxed);
   chunks_.push_back(std::move(chunk));
   held_bytes_ += size;
   budget_.buffers.fetch_add(static_cast<int64_t>(size), std::memory_order_relaxed);
   return true;
 }
 
+// Whether it and all readers keep within their shares.
+bool ValueReader::may_pin(uint64_t bytes) const {
+  const uint64_t cap = budget_.limit();
+  const uint64_t all = values_.pinned.load(std::memory_order_relaxed) + bytes;
+  return held_bytes_ + bytes <= most_pinned_ && (cap == 0 || all <= cap / pinned_part_of_all);
+}
+
 void ValueReader::drop_last_chunk() {
   const uint64_t size = chunks_.back().bytes;
+  if (chunks_.back().pinned) values_.pinned.fetch_sub(size, std::memory_order_relaxed);
   chunks_.pop_back();
   held_bytes_ -= size;
   budget_.buffers.fetch_sub(static_cast<int64_t>(size), std::memory_order_relaxed);

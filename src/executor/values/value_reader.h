@@ -9,9 +9,10 @@
 //
 // Memory. What was fetched is kept until `clear`, with the batch's replies. It lies in pinned
 // memory, into which the kernels write and which the reader keeps for the next batch; what a batch
-// needs beyond a share of the cap, and beyond 32 MiB, lies in other memory, which goes by a
-// channel's window and is freed. All of it counts as buffers in `maxmemory`. A request that would
-// need more than is left of most_bytes is answered out_of_memory before it does anything
+// needs beyond the shares of the cap that a reader and all of them have, and beyond 32 MiB, lies in
+// other memory, which goes by a channel's window and is freed. All of it counts as buffers in
+// `maxmemory`. A request that would need more than is left of most_bytes is answered out_of_memory
+// before it does anything
 // (`reserve`).
 //
 // Failure. If a device fails, gets whose values could not be fetched have to be looked up again, on
@@ -110,6 +111,7 @@ class ValueReader final : public Awaited {
 
   Room room(uint64_t bytes);
   bool add_chunk(uint64_t bytes);
+  bool may_pin(uint64_t bytes) const;
   void drop_last_chunk();
   void choose_wanted();
   void fetch_all();
@@ -119,6 +121,7 @@ class ValueReader final : public Awaited {
   MemoryBudget& budget_;
   const std::unique_ptr<ValueTransfer> transfer_;
   const uint64_t most_pinned_;
+  const uint64_t first_chunk_;
   const int64_t transfer_bytes_;
   ValueFetchers* fetchers_ = nullptr;
   bool failed_ = false;

@@ -44,9 +44,9 @@ class DeviceRootTable : public RootTier {
   }
 
   int memory_node() const override { return device_.memory_node(); }
-  std::unique_ptr<ValueTier> make_values(uint64_t bytes) override {
+  std::unique_ptr<ValueTier> make_values(uint64_t bytes, uint64_t cap) override {
     enter();
-    return std::make_unique<DeviceValueTier<Device>>(device_, bytes, channels_);
+    return std::make_unique<DeviceValueTier<Device>>(device_, bytes, channels_.within(cap));
   }
 
   const RootColumns& columns(uint64_t rows) override {

@@ -22,6 +22,16 @@ namespace isotherm {
 struct ValueChannelOptions {
   uint64_t window_bytes = 1 << 20;
   uint32_t copies = 1 << 14;
+
+  // There are some channels for each thread, so all of them together take a part of a small cap.
+  ValueChannelOptions within(uint64_t cap) const {
+    constexpr uint64_t part = 1024;
+    constexpr uint64_t least = 64 << 10;
+    ValueChannelOptions its = *this;
+    if (cap != 0) its.window_bytes = std::min(window_bytes, std::max(cap / part, least));
+    its.copies = static_cast<uint32_t>(copies * its.window_bytes / window_bytes);
+    return its;
+  }
 };
 
 template <class Device>

@@ -45,7 +45,7 @@ class RootTier : public BinTier {
   // The memory node of the host that is nearest to the device; -1: unknown.
   virtual int memory_node() const = 0;
   // Memory for values on the device, which the tier must outlive; std::bad_alloc without it.
-  virtual std::unique_ptr<ValueTier> make_values(uint64_t bytes) = 0;
+  virtual std::unique_ptr<ValueTier> make_values(uint64_t bytes, uint64_t cap) = 0;
   // Columns with room for `rows` rows, in the same place as before where there was room; otherwise
   // what was in them is gone. Throws std::bad_alloc too.
   virtual const RootColumns& columns(uint64_t rows) = 0;
