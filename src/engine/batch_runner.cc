@@ -314,6 +314,7 @@ Submitted BatchRunner::run_again(BatchRun& run) {
       if (!run_groups(run)) return Submitted::under_way;
     } else {
       Batch& again = run.take_parked();
+      if (engine_.store.backing != nullptr) make_room_to_read(run);
       if (CommitSink* const sink = engine_.store.sink; sink != nullptr) [[unlikely]]
         begin_commits(run, *sink, true);
       if (!again.has_groups()) {
@@ -379,6 +380,16 @@ bool BatchRunner::make_room(BatchRun& run) {
   // Values that have arrived in their items take no more memory, and any of them may go for others.
   return upkeep_.make_room(needed, run.now_ms, run.admitted) ||
          (needed.at_once == 0 && store.evicts_any);
+}
+
+// For what rows that run again bring from files: changes that are not in the files yet may fill
+// memory, and where no room was waited for, these rows would find none.
+void BatchRunner::make_room_to_read(BatchRun& run) {
+  constexpr uint64_t worth_looking = 1 << 20;
+  const uint64_t bytes = run.bytes_to_bring();
+  const bool waits = crew_ != nullptr || !run.beside_others;
+  if (bytes < worth_looking || run.admitted != 0 || !waits) return;
+  static_cast<void>(upkeep_.make_room({.at_once = bytes}, run.now_ms, run.admitted));
 }
 
 bool BatchRunner::maintain(int64_t now_ms) {

@@ -77,6 +77,7 @@ class BatchRunner final : public Executor {
  private:
   void check_reader(const ValueReader* reader);
   bool make_room(BatchRun& run);
+  void make_room_to_read(BatchRun& run);
   void prepare_device(BatchRun& run);
   void run_rows(BatchRun& run);
   void give_up(BatchRun& run);

@@ -12,6 +12,8 @@
 // not wait. `there` may be called by any thread, also within `begin`.
 #pragma once
 
+#include <cstdint>
+
 #include "isotherm/batch.h"
 
 namespace isotherm {
@@ -33,6 +35,8 @@ class Awaited {
   virtual void begin(Waiter& waiter) = 0;
   // Rows that were told have run again, so what they waited for may go. Once for each `begin`.
   virtual void ran_again() {}
+  // How many bytes the rows that were told will put into memory, once it is there.
+  virtual uint64_t bytes() const { return 0; }
 
  protected:
   ~Awaited() = default;

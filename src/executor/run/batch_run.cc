@@ -54,6 +54,12 @@ Batch& BatchRun::take_parked() {
   return again_;
 }
 
+uint64_t BatchRun::bytes_to_bring() const {
+  uint64_t bytes = 0;
+  for (const Awaited* const one : resumed_) bytes += one->bytes();
+  return bytes;
+}
+
 void BatchRun::forget_parked() {
   parked_.clear();
   parked_keys_.clear();

@@ -99,6 +99,8 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   bool has_parked() const { return parks_.load(std::memory_order_relaxed); }
   // The parked rows as a batch to run; with a group of them all where they are to take their keys.
   Batch& take_parked();
+  // How many bytes these rows will bring into memory.
+  uint64_t bytes_to_bring() const;
   // The batch, or those that run again, whose groups take their keys.
   Batch& with_groups() { return again_.has_groups() ? again_ : *batch; }
 
