@@ -36,7 +36,7 @@ class Awaited {
   // Rows that were told have run again, so what they waited for may go. Once for each `begin`.
   virtual void ran_again() {}
   // How many bytes the rows that were told will put into memory, once it is there.
-  virtual uint64_t bytes() const { return 0; }
+  virtual uint64_t bytes_to_bring() const { return 0; }
 
  protected:
   ~Awaited() = default;

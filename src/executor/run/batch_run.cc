@@ -56,7 +56,7 @@ Batch& BatchRun::take_parked() {
 
 uint64_t BatchRun::bytes_to_bring() const {
   uint64_t bytes = 0;
-  for (const Awaited* const one : resumed_) bytes += one->bytes();
+  for (const Awaited* const one : resumed_) bytes += one->bytes_to_bring();
   return bytes;
 }
 
