@@ -185,7 +185,7 @@ void DeviceExecutor::take_over(uint64_t last_version, const std::string& why) {
 void DeviceExecutor::log(const std::string& line) {
   std::function<void(const std::string&)> to;
   {
-    const std::lock_guard guard(stats_mutex_);
+    const std::lock_guard guard(log_mutex_);
     to = log_to_;
   }
   if (to) to(line);

@@ -109,7 +109,7 @@ class DeviceExecutor {
   uint64_t takeover_us() const { return takeover_us_.load(std::memory_order_relaxed); }
   // Who is told why the device was given up, and what became of its index.
   void log_to(std::function<void(const std::string& line)> to) {
-    const std::lock_guard guard(stats_mutex_);
+    const std::lock_guard guard(log_mutex_);
     log_to_ = std::move(to);
   }
 
@@ -123,8 +123,9 @@ class DeviceExecutor {
   std::vector<int> memory_nodes_;
   std::unique_ptr<DeviceValues> values_;
   Rounds rounds_;
-  std::mutex stats_mutex_;  // all below
+  std::mutex stats_mutex_;
   RootTableStats stats_;    // as they were last seen
+  std::mutex log_mutex_;  // the device may be given up by who asks for its figures
   std::function<void(const std::string& line)> log_to_;
 };
 
