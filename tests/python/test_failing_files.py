@@ -187,7 +187,9 @@ def test_files_that_cannot_be_read_are_told_of(folder):
         for key in cold:
             pipeline.set(key, "v" * 6000)
         assert all(pipeline.execute())
-        failing.faults.set(0, 1 << 40, errno.EIO, "/tree/", reads=True)
+        # Those that RocksDB has, whose names begin with zeros, and not those that it takes in:
+        # version 7.8 asserts where it cannot read one of these, and the server ends.
+        failing.faults.set(0, 1 << 40, errno.EIO, "/tree/0", reads=True)
         for words in (["KEYS", "*"], ["DBSIZE"], ["SCAN", "0", "COUNT", "1000"], ["MGET", *cold]):
             await_until(lambda: failing.cannot_read(*words))
         failing.heal()
