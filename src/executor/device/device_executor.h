@@ -124,7 +124,7 @@ class DeviceExecutor {
   std::unique_ptr<DeviceValues> values_;
   Rounds rounds_;
   std::mutex stats_mutex_;
-  RootTableStats stats_;    // as they were last seen
+  RootTableStats stats_;  // as they were last seen
   std::mutex log_mutex_;  // the device may be given up by who asks for its figures
   std::function<void(const std::string& line)> log_to_;
 };
