@@ -94,8 +94,8 @@ struct JournalOptions {
   std::string name = "appendonly.aof";
   SyncPolicy policy = SyncPolicy::everysec;
   uint64_t segment_bytes = 64 << 20;
-  bool behind_tree =
-      false;  // a new one does not begin with an empty store, but with a tree's files
+  // A new one begins with a tree's files, not with an empty store.
+  bool behind_tree = false;
   uint64_t most_unwritten = 64 << 20;  // and a part of `cap`, where there is one
   int64_t pause_ms = 100;              // between tries, and before what nobody waits for is written
   std::function<void(const std::string& line)> log;  // by the writer; may be empty
