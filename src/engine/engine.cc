@@ -362,8 +362,8 @@ void Engine::hurry_writes() {
   if (state_->write_delay != nullptr) state_->write_delay->hurry();
 }
 void Engine::log_to(const std::function<void(const std::string& line)>& to) {
-  if (state_->tree != nullptr) state_->tree->log_to(to);
-  if (state_->device != nullptr) state_->device->log_to(to);
+  if (state_->tree != nullptr) state_->tree->events().listen(to);
+  if (state_->device != nullptr) state_->device->events().listen(to);
 }
 void Engine::set_demotion_hook(DemotionHook* hook) { state_->store.demotion = hook; }
 void Engine::begin_versions(uint64_t version) {

@@ -367,6 +367,8 @@ TEST_F(GpuItemsTest, TheLossOfTheDeviceLosesWhatLivedThereAlone) {
   for (int i = 0; i < 50; ++i) put("cold" + std::to_string(i), "1");
   forget();
   for (int i = 0; i < 5; ++i) EXPECT_EQ(get("cold" + std::to_string(i)), "1");
+  std::vector<std::string> said;
+  engine_->log_to([&](const std::string& line) { said.push_back(line); });
   device_.lose();
   for (int i = 0; i < 5; ++i) put("dirty" + std::to_string(i), "2");
   EXPECT_EQ(get("cold30"), "(none)");
@@ -374,6 +376,8 @@ TEST_F(GpuItemsTest, TheLossOfTheDeviceLosesWhatLivedThereAlone) {
   EXPECT_EQ(get("dirty3"), "2");
   EXPECT_TRUE(engine_->tree()->is_lost());
   EXPECT_EQ(engine_->tree()->stats().lost_keys, 50u);
+  ASSERT_EQ(said.size(), 1u) << "once";
+  EXPECT_NE(said[0].find("of 50 keys"), std::string::npos) << said[0];
   const std::set<std::string> still = all_keys(0);
   EXPECT_TRUE(still.contains("cold3") && still.contains("dirty0") && !still.contains("cold30"));
   EXPECT_EQ(still.size(), 10u);

@@ -64,17 +64,21 @@ bool DeviceFiles::use(Work&& work) {
   try {
     work(*tier_);
     return true;
-  } catch (const DeviceError&) {
+  } catch (const DeviceError& error) {
+    lose(error.what());
   } catch (const std::bad_alloc&) {
     // In the middle of a call: the store is of no use any more.
+    lose("there is no memory to write to it");
   }
-  lose();
   return false;
 }
 
-void DeviceFiles::lose() {
+void DeviceFiles::lose(const std::string& why) {
   if (lost_.exchange(true)) return;
-  lost_keys_.fetch_add(static_cast<uint64_t>(std::max<int64_t>(items_.load(), 0)));
+  const auto keys = static_cast<uint64_t>(std::max<int64_t>(items_.load(), 0));
+  lost_keys_.fetch_add(keys);
+  events().tell("the GPU was given up (" + why + "): of " + std::to_string(keys) +
+                " keys on it those that host memory lacks are lost");
 }
 
 std::unique_ptr<DirectGets> DeviceFiles::make_direct(const DirectShape& shape) {

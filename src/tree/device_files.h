@@ -72,7 +72,7 @@ class DeviceFiles final : public TreeFiles {
   std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override;
   std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options) override;
   bool has_rest() const override { return rest_bytes_.load(std::memory_order_relaxed) != 0; }
-  void lose() override;
+  void lose(const std::string& why) override;
   std::string crowding() override;
   void tend() override;
   bool is_lost() const override { return lost_.load(std::memory_order_acquire); }

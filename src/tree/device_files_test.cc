@@ -147,7 +147,7 @@ TEST(DeviceFiles, KeysOfADatabaseAreCounted) {
   write(files, erased, "");
   --counts[1];
   check("without one");
-  files.lose();
+  files.lose("told to");
   counts = {{0, 1}, {256, 1}};
   check("of what host memory has");
 }

@@ -22,15 +22,15 @@ class RangePool final : public ColumnPool<DirectRanges> {
       : ColumnPool(most_bytes), files_(files), shape_(shape_for(most_bytes)) {}
 
   // A device has failed some.
-  void lose() { files_.lose(); }
+  void lose(const std::string& why) { files_.lose(why); }
 
  private:
   uint64_t wanted_bytes() override { return shape_.reply_room; }
   std::unique_ptr<DirectRanges> make() override {
     try {
       return files_.make_ranges(shape_);
-    } catch (const DeviceError&) {
-      lose();
+    } catch (const DeviceError& error) {
+      lose(error.what());
     } catch (const std::bad_alloc&) {
     }
     return nullptr;

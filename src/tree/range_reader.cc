@@ -135,8 +135,8 @@ void RangeReader::ask_device(const SortedView& view) {
   try {
     while (!rows.empty() && ask_once(view, rows)) {
     }
-  } catch (const DeviceError&) {
-    pool_.lose();
+  } catch (const DeviceError& error) {
+    pool_.lose(error.what());
   }
 }
 

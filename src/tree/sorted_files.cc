@@ -126,12 +126,14 @@ void SortedFiles::put(std::span<const TreeEntry> entries) {
 
 void SortedFiles::give_up(const std::string& why) {
   if (given_up_.exchange(true, std::memory_order_acq_rel)) return;
+  const std::string problem = "the sorted copy on the GPU is given up: " + why;
   {
     const std::lock_guard guard(mutex_);
-    problem_ = "the sorted copy on the GPU is given up: " + why;
+    problem_ = problem;
   }
   gets_.release();
   clear();
+  events().tell(problem);
 }
 
 std::string SortedFiles::ingest(std::span<const TreeEntry> entries, const TreeMeta& meta,
@@ -251,8 +253,8 @@ SortedCopy SortedFiles::sorted_copy() {
   its.reads = reads_.load(std::memory_order_relaxed);
   try {
     its.stats = tier_->stats();
-  } catch (const DeviceError&) {
-    lose();
+  } catch (const DeviceError& error) {
+    lose(error.what());
   }
   const std::lock_guard guard(mutex_);
   its.problem = problem_;

@@ -45,7 +45,7 @@ class SortedFiles final : public TreeFiles {
   std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override;
   std::unique_ptr<DirectRanges> make_ranges(const RangeShape& shape) override;
   bool direct_counts() const override { return !given_up_.load(std::memory_order_acquire); }
-  void lose() override { give_up("the GPU has failed"); }
+  void lose(const std::string& why) override { give_up(why); }
   SortedCopy sorted_copy() override;
 
   Glance glance(std::string_view key, std::string& value) override {

@@ -164,7 +164,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   // Whether what such a batch has shown of a key is what the store has now.
   bool is_newest(uint64_t on_device, uint32_t database, std::string_view key, bool found) const;
   // A batch of frames has found that the device has failed.
-  void lose_files() { files_->lose(); }
+  void lose_files(const std::string& why) { files_->lose(why); }
 
   bool walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
             const Show& show) override;
@@ -198,8 +198,8 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::string error() const;
   // The last that there was.
   std::string last_error() const;
-  // Who is told when files fail, and when they work again.
-  void log_to(std::function<void(const std::string& line)> to);
+  // Told when files or a device fail, and when they work again.
+  EventLog& events() { return files_->events(); }
   TreeStats stats();
 
  private:
@@ -251,7 +251,6 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   void note_error(const std::string& problem);
   void note_crowding();
   void note_copy();
-  void log(const std::string& line) const;
   void tell_room();
   uint64_t other_memory() const;
   void count_memory(bool asks_files);
@@ -326,7 +325,6 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::vector<Checkpoint*> checkpoints_;
   std::string error_;
   std::string last_error_;
-  std::function<void(const std::string& line)> log_to_;
   std::atomic<bool> failing_{false};
   std::atomic<bool> overfull_{false};  // the files have more than they have room for
   bool stops_ = false;
@@ -336,7 +334,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::atomic<uint64_t> ingested_{0};
   std::atomic<uint64_t> files_memory_{0};
   int64_t counted_ = 0;
-  bool told_of_copy_ = false;  // that it is given up; of the thread that writes runs
+  bool has_released_copy_ = false;  // its columns; of the thread that writes runs
   TreeMeta meta_;
   bool new_ = true;                       // there was no meta record
   std::atomic<Awaited*> inner_{nullptr};  // what the next sink's replies wait for

@@ -42,8 +42,8 @@ uint64_t DirectPool::wanted_bytes() {
 std::unique_ptr<DirectGets> DirectPool::make() {
   try {
     return files_.make_direct({rows_, rows_ * usual_key, stride_});
-  } catch (const DeviceError&) {
-    files_.lose();
+  } catch (const DeviceError& error) {
+    files_.lose(error.what());
   } catch (const std::bad_alloc&) {
   }
   return nullptr;
@@ -236,8 +236,8 @@ void Tree::ask_device(const Batch::Columns& columns, int64_t now_ms,
         if (status == Status::pending) answered.left.push_back(rows[at]);
       }
     }
-  } catch (const DeviceError&) {
-    files_->lose();
+  } catch (const DeviceError& error) {
+    files_->lose(error.what());
   } catch (const std::bad_alloc&) {
     // The rest goes the other way.
   }

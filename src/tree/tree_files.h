@@ -33,6 +33,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/event_log.h"
 #include "gpu/items/direct_gets.h"
 #include "gpu/sorted/direct_ranges.h"
 #include "gpu/store/sorted_tier.h"
@@ -183,8 +184,8 @@ class TreeFiles {
   // Ranges by one thread, of views, whose pairs are read in place; null: there are none. Throws
   // std::bad_alloc, DeviceError.
   virtual std::unique_ptr<DirectRanges> make_ranges(const RangeShape& /*shape*/) { return nullptr; }
-  // The device has failed one of them, or of the ranges.
-  virtual void lose() {}
+  // The device has failed one of them, or of the ranges: why.
+  virtual void lose(const std::string& /*why*/) {}
   // Whether what was here is gone, and how many keys of it are in no other place.
   virtual bool is_lost() const { return false; }
   virtual uint64_t lost_keys() const { return 0; }
@@ -195,9 +196,15 @@ class TreeFiles {
 
   virtual SortedCopy sorted_copy() { return {}; }
 
+  // Who is told of what fails, and of what works again.
+  EventLog& events() { return events_; }
+
   virtual uint64_t memory() = 0;  // of filters and caches
   virtual uint64_t disk_bytes() = 0;
   virtual uint64_t keys() = 0;  // about
+
+ private:
+  EventLog events_;
 };
 
 // `options` as RocksDB's own text: "name=value;name=value". Blocks of files take `cache_bytes` at

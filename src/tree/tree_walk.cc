@@ -31,7 +31,7 @@ bool Tree::step(uint32_t database, std::string& from, uint64_t count, int64_t no
   }
   from = at.valid() ? at.key() : std::string_view();
   if (at.error().empty()) return true;
-  log(at.error());
+  events().tell(at.error());
   return false;
 }
 
@@ -55,7 +55,7 @@ bool Tree::walk_by_hash(uint32_t database, uint64_t& cursor, uint64_t count, int
              record.expiry);
   };
   const std::string problem = files_->walk_by_hash(cursor, count, show_key);
-  if (!problem.empty()) log(problem);
+  if (!problem.empty()) events().tell(problem);
   return problem.empty();
 }
 

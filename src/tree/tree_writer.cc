@@ -282,7 +282,7 @@ void Tree::note_error(const std::string& problem) {
     if (!problem.empty()) last_error_ = problem;
     failing_.store(!problem.empty(), std::memory_order_relaxed);
   }
-  if (!line.empty()) log(line);
+  if (!line.empty()) events().tell(line);
 }
 
 // Files that have too much can take runs all the same, so nobody waits for them.
@@ -290,36 +290,19 @@ void Tree::note_crowding() {
   const std::string problem = files_->crowding();
   const bool before = overfull_.exchange(!problem.empty(), std::memory_order_relaxed);
   if (before == !problem.empty()) return;
-  if (before) return log("the tree has room again");
+  if (before) return events().tell("the tree has room again");
   {
     const std::lock_guard guard(mutex_);
     last_error_ = problem;
   }
-  log(problem + ": writes are refused, but those that erase");
+  events().tell(problem + ": writes are refused, but those that erase");
 }
 
 void Tree::note_copy() {
-  if (told_of_copy_) return;
-  const std::string problem = files_->sorted_copy().problem;
-  if (problem.empty()) return;
-  told_of_copy_ = true;
+  if (has_released_copy_ || files_->sorted_copy().problem.empty()) return;
+  has_released_copy_ = true;
   direct_.release();
   ranges_.release();
-  log(problem);
-}
-
-void Tree::log(const std::string& line) const {
-  std::function<void(const std::string&)> to;
-  {
-    const std::lock_guard guard(mutex_);
-    to = log_to_;
-  }
-  if (to) to(line);
-}
-
-void Tree::log_to(std::function<void(const std::string& line)> to) {
-  const std::lock_guard guard(mutex_);
-  log_to_ = std::move(to);
 }
 
 std::string Tree::error() const {

@@ -178,17 +178,9 @@ void DeviceExecutor::take_over(uint64_t last_version, const std::string& why) {
   rebuild_index(store_, version);
   const auto took = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
   takeover_us_.store(static_cast<uint64_t>(took.count()) + 1, std::memory_order_relaxed);
-  log("the GPU was given up (" + why + "): the index is in host memory from now on, made anew in " +
-      std::to_string(took.count() / 1000) + " ms");
-}
-
-void DeviceExecutor::log(const std::string& line) {
-  std::function<void(const std::string&)> to;
-  {
-    const std::lock_guard guard(log_mutex_);
-    to = log_to_;
-  }
-  if (to) to(line);
+  events_.tell("the GPU was given up (" + why +
+               "): the index is in host memory from now on, made anew in " +
+               std::to_string(took.count() / 1000) + " ms");
 }
 
 }  // namespace isotherm

@@ -31,6 +31,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/event_log.h"
 #include "executor/device/root_table.h"
 #include "executor/device/rounds.h"
 #include "executor/host/member_swap.h"
@@ -107,26 +108,21 @@ class DeviceExecutor {
   const std::vector<int>& memory_nodes() const { return memory_nodes_; }
   // How long it took to make an index of the host; 0 while there was no need to.
   uint64_t takeover_us() const { return takeover_us_.load(std::memory_order_relaxed); }
-  // Who is told why the device was given up, and what became of its index.
-  void log_to(std::function<void(const std::string& line)> to) {
-    const std::lock_guard guard(log_mutex_);
-    log_to_ = std::move(to);
-  }
+  // Told why the device was given up, and what became of its index.
+  EventLog& events() { return events_; }
 
  private:
   std::unique_ptr<RootTable> make_table(const RootTiersMaker& make);
   void take_over(uint64_t last_version, const std::string& why);
-  void log(const std::string& line);
 
   HostStore& store_;
   std::atomic<uint64_t> takeover_us_{0};
   std::vector<int> memory_nodes_;
   std::unique_ptr<DeviceValues> values_;
+  EventLog events_;
   Rounds rounds_;
   std::mutex stats_mutex_;
   RootTableStats stats_;  // as they were last seen
-  std::mutex log_mutex_;  // the device may be given up by who asks for its figures
-  std::function<void(const std::string& line)> log_to_;
 };
 
 }  // namespace isotherm

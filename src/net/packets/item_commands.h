@@ -40,7 +40,7 @@ class ItemCommands final : public PacketStore {
   static constexpr size_t longest_reply = 2 << 20;
 
   void run(std::span<PacketAsk> asks, int64_t now_ms) override;
-  void lose_device() override { throw; }
+  void lose_device(const std::string& /*why*/) override { throw; }
 
  private:
   // The item of a key, or what became of a put of it.

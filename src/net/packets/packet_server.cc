@@ -112,8 +112,8 @@ void PacketServer::start() {
   channel.begun = store_.begin_batch();
   try {
     if (!lost_) device_.start(filled_, channel.rows, clock_.now_ms());
-  } catch (const DeviceError&) {
-    lose_device();
+  } catch (const DeviceError& error) {
+    lose_device(error.what());
   }
   channel.under_way = true;
   channel.number = ++batches_;
@@ -121,8 +121,8 @@ void PacketServer::start() {
   filled_ = (filled_ + 1) % static_cast<uint32_t>(channels_.size());
 }
 
-void PacketServer::lose_device() {
-  store_.lose_device();
+void PacketServer::lose_device(const std::string& why) {
+  store_.lose_device(why);
   lost_ = true;
 }
 
@@ -131,8 +131,8 @@ bool PacketServer::has_ended(bool waits) {
   try {
     if (waits) device_.wait(oldest_);
     return waits || device_.done(oldest_);
-  } catch (const DeviceError&) {
-    lose_device();
+  } catch (const DeviceError& error) {
+    lose_device(error.what());
     return true;
   }
 }

@@ -118,7 +118,7 @@ class PacketServer final : private FrameSink {
   void run_left();
   void bound(PacketAsk& ask);
   void send(const Left& left, const PacketAsk& ask);
-  void lose_device();
+  void lose_device(const std::string& why);
 
   PacketDevice& device_;
   FrameSource& source_;

@@ -42,7 +42,7 @@ class PacketStore {
   virtual void note(const PacketCounts& /*counts*/) {}
   // The device has failed, as the DeviceError that is being handled says. Throws it where nothing
   // can be answered without the device.
-  virtual void lose_device() = 0;
+  virtual void lose_device(const std::string& why) = 0;
 
  protected:
   ~PacketStore() = default;

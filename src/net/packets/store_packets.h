@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -56,7 +57,7 @@ class StorePackets final : public PacketStore {
   void run(std::span<PacketAsk> asks, int64_t now_ms) override;
   bool is_trusted(const PacketAsk& ask) const override;
   void note(const PacketCounts& counts) override;
-  void lose_device() override { tree_.lose_files(); }
+  void lose_device(const std::string& why) override { tree_.lose_files(why); }
 
  private:
   // A datagram on its way.
