@@ -137,5 +137,33 @@ TEST_F(JournalRewriteTest, ManyStartsTakeLittleOfTheDisk) {
   EXPECT_EQ(store->content().size(), 5u);
 }
 
+// Writes go on as soon as there is a little room, much less than for a segment as they are.
+TEST_F(JournalRewriteTest, ASegmentTakesHalfOfWhatANearlyFullDiskHas) {
+  constexpr uint64_t segment_bytes = 16 << 20;
+  const auto start = [&] {
+    store.reset();
+    store =
+        std::make_unique<JournaledStore>(folder, clock, files, SyncPolicy::always, segment_bytes);
+  };
+  files.leave_room(6 << 20);
+  start();
+  EXPECT_EQ(put("key0", std::string(1000, 'a')), Status::ok);
+  EXPECT_EQ(std::filesystem::file_size(segments().back()), 3u << 20);
+  files.leave_room(1 << 20);
+  start();
+  EXPECT_EQ(put("key1", std::string(1000, 'b')), Status::ok);
+  EXPECT_EQ(std::filesystem::file_size(segments().back()), 1u << 20);
+  files.leave_room(100'000);
+  for (int i = 0; i < 20; ++i) put("filling", std::string(50'000, 'c'));
+  EXPECT_EQ(put("key2", std::string(50'000, 'd')), Status::not_saved) << "the segment is full";
+  files.leave_room(100 << 20);
+  while (store->journal->error() != 0) std::this_thread::yield();
+  EXPECT_EQ(put("key3", "e"), Status::ok);
+  start();
+  EXPECT_EQ(std::get<0>(store->content().at({0, "key1"})), std::string(1000, 'b'));
+  EXPECT_EQ(std::get<0>(store->content().at({0, "key2"})), std::string(50'000, 'd'));
+  EXPECT_EQ(store->content().size(), 5u);
+}
+
 }  // namespace
 }  // namespace isotherm::journal_rewrite_test

@@ -29,6 +29,15 @@ bool SegmentWriter::has_disk_for(uint64_t bytes) const {
   return room < 0 || static_cast<uint64_t>(room) >= bytes + 2 * segment_bytes_;
 }
 
+uint64_t SegmentWriter::size_of_next(uint64_t least_bytes) const {
+  uint64_t bytes = segment_bytes_;
+  if (const int64_t room = prepared_ < 0 ? files_.room(folder_) : -1; room >= 0) {
+    const uint64_t least = std::min(segment_bytes_, least_segment);
+    bytes = std::clamp(static_cast<uint64_t>(room) / 2, least, segment_bytes_);
+  }
+  return std::max(bytes, sizeof(SegmentHeader) + least_bytes);
+}
+
 int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t least_bytes) {
   Manifest next = manifest_;
   ++next.last;
@@ -37,7 +46,7 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
   header.number = next.last;
   header.first_lsn = first_lsn;
   header.first_version = first_version;
-  const uint64_t bytes = std::max(segment_bytes_, sizeof header + least_bytes);
+  const uint64_t bytes = size_of_next(least_bytes);
   header.bytes = bytes;
   seal_header(header);
 

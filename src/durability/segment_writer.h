@@ -10,6 +10,9 @@
 // A base comes to its place likewise, and then the manifest names it, together with the segments
 // that are left; only then what it does not name any more is removed.
 //
+// On a disk that is nearly full a segment takes half of what is left, so that writes go on again as
+// soon as there is a little room.
+//
 // The room that a segment did not need is given back when the next one begins, so that many starts
 // take little of the disk; one in which nothing was written goes again (`take_back`).
 //
@@ -85,6 +88,10 @@ class SegmentWriter {
   const JournalBase& base() const { return manifest_.base; }
 
  private:
+  // Where the disk has no room for more, a segment has so many bytes.
+  static constexpr uint64_t least_segment = 1 << 20;
+
+  uint64_t size_of_next(uint64_t least_bytes) const;
   int make_room(const std::string& path, uint64_t bytes, int& file);
   int make(const std::string& path, const void* header, uint64_t header_bytes, uint64_t bytes,
            int& file);

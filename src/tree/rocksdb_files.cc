@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "tree/disk_reserve.h"
 #include "tree/leaf_cache.h"
 #include "tree/rocksdb_disk.h"
 #include "tree/rocksdb_views.h"
@@ -85,6 +86,8 @@ class RocksdbFiles final : public TreeFiles {
     options_.bgerror_resume_retry_interval = 100'000;  // microseconds
     // All writes are ingested files, and what is behind waits until they are merged.
     options_.write_buffer_size = 1 << 20;
+    // It would take as much as the reserve has.
+    options_.manifest_preallocation_size = 64 << 10;
     // What RocksDB counts in files it means of memtables, and a run is several files, none of which
     // has keys of another: as many runs, before they are merged, and before others wait.
     const int files = static_cast<int>(files_per_run());
@@ -100,6 +103,7 @@ class RocksdbFiles final : public TreeFiles {
     options_ = its;
     check_owner();
     make_incoming();
+    DiskReserve reserve(system_files(), folder_);
     options_.info_log = std::make_shared<RocksdbLog>(folder_ + "/LOG");
     options_.create_missing_column_families = true;
     std::vector<rocksdb::ColumnFamilyHandle*> families;
@@ -112,6 +116,7 @@ class RocksdbFiles final : public TreeFiles {
     meta_ = families.back();
     views_ = std::make_unique<RocksdbViews>(*db_);
     listener_->tell(views_.get());
+    reserve.take();
   }
   ~RocksdbFiles() override {
     listener_->tell(nullptr);

@@ -7,7 +7,7 @@
 // Faults. The next `calls_until_fault` calls that write work, `faults` behind them fail with
 // `error`; a write that fails may have written its first half. `short_writes`: each write takes
 // half of what it is given, if that is more than a few bytes. A full disk is `error` ENOSPC for
-// long.
+// long. `leave_room`: what the disk is said to have, and no file is given more than that.
 //
 // Threads. Any.
 #pragma once
@@ -109,6 +109,7 @@ class FaultyFiles final : public Files {
   int allocate(int file, uint64_t bytes) override {
     const std::lock_guard guard(mutex_);
     if (const int error = fault(); error != 0) return error;
+    if (room_ >= 0 && bytes > static_cast<uint64_t>(room_)) return -ENOSPC;
     File& its = files_[paths_[file]];
     its.room = std::max(its.room, bytes);
     return system_files().allocate(file, bytes);
