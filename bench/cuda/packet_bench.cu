@@ -6,13 +6,16 @@
 // For values of 2 bytes and of 64: frames a second over `streams` batches of `rows` frames, all of
 // them started, then awaited; beside copies of as many bytes of frames and replies over the bus,
 // both ways at once, in the same run. Then the latency of batches of `batch` frames, one at a time,
-// from frames in a receive buffer, which are copied into the slots first, to the moment when the
-// host knows that the replies are ready; beside an empty kernel that is launched and awaited. Every
-// reply of every round and call is checked (cuda/packet_load.h).
+// from frames in a receive buffer to the moment when the host knows that the replies are ready:
+// they are read where they lie, in memory that was lent, or copied into the slots first; beside an
+// empty kernel that is launched and awaited. Every reply of every round and call is checked
+// (cuda/packet_load.h).
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "cuda/bench_flags.h"
@@ -34,6 +37,34 @@ struct Parameters {
   uint32_t batch = 512;
 };
 
+// Frames one behind the other, as a network card leaves them.
+class ReceiveBuffer {
+ public:
+  explicit ReceiveBuffer(const std::vector<PacketLoad::Drawn>& drawn) {
+    constexpr size_t page = 4096;
+    for (const auto& some : drawn) bytes_ += some.frames.size();
+    bytes_ = (bytes_ + page - 1) / page * page;
+    memory_.reset(static_cast<char*>(std::aligned_alloc(page, bytes_)));
+    char* to = memory_.get();
+    for (const auto& some : drawn) to = std::copy(some.frames.begin(), some.frames.end(), to);
+  }
+  std::span<char> memory() const { return {memory_.get(), bytes_}; }
+  // The batch with this number, as the frames of a channel.
+  void show(const PacketSlots& slots, uint64_t batch, uint32_t rows) const {
+    for (uint32_t row = 0; row < rows; ++row) {
+      slots.at[row] = memory_.get() + (batch * rows + row) * frame_bytes;
+    }
+    std::fill(slots.bytes, slots.bytes + rows, frame_bytes);
+  }
+
+ private:
+  struct Free {
+    void operator()(char* memory) const { std::free(memory); }
+  };
+  size_t bytes_ = 0;
+  std::unique_ptr<char, Free> memory_;
+};
+
 class PacketBench {
  public:
   PacketBench(const Parameters& parameters, uint64_t value_bytes)
@@ -43,7 +74,8 @@ class PacketBench {
     std::printf("values of %llu bytes, replies of %u\n",
                 static_cast<unsigned long long>(load_.value_bytes()), load_.reply_bytes());
     throughput();
-    latency();
+    latency(true);
+    latency(false);
     std::printf("wrong replies: %llu\n\n", static_cast<unsigned long long>(load_.wrong()));
     std::fflush(stdout);
     return load_.wrong();
@@ -111,20 +143,25 @@ class PacketBench {
     return static_cast<double>(rows) * times / seconds / 1e6;
   }
 
-  void latency() {
+  void latency(bool lent) {
     constexpr uint32_t kinds = 64;  // so that no cache holds one
     const uint32_t rows = parameters_.batch;
     DevicePackets packets(load_.table(), load_.options(rows, 1));
     const PacketSlots& slots = packets.slots(0);
     std::vector<PacketLoad::Drawn> drawn;
     for (uint32_t i = 0; i < kinds; ++i) drawn.push_back(load_.draw(rows, 100 + i));
+    const ReceiveBuffer received(drawn);
+    if (lent && !packets.lend(received.memory())) {
+      std::printf("memory cannot be lent to this GPU\n");
+      return;
+    }
     std::vector<double> took;
     std::vector<double> without_copy;
     for (uint64_t call = 0; call < parameters_.calls + kinds; ++call) {
       const PacketLoad::Drawn& frames = drawn[call % kinds];
       load_.forget(slots, rows);
       const auto begin = Clock::now();
-      load_.put_frames(slots, frames, rows);
+      lent ? received.show(slots, call % kinds, rows) : load_.put_frames(slots, frames, rows);
       const auto copied = Clock::now();
       packets.start(0, rows, 1);
       while (!packets.done(0)) {
@@ -135,13 +172,16 @@ class PacketBench {
       }
       for (uint32_t row = 0; row < rows; ++row) load_.check_one(slots, row, frames.items[row]);
     }
+    if (lent) packets.take_back();
     const Percentiles all = percentiles(took);
     const Percentiles device = percentiles(without_copy);
     const Percentiles empty = percentiles(empty_kernels());
     std::printf(
-        "batches of %u: p50 %.1f us, p95 %.1f us; from the slots on %.1f and %.1f; an empty kernel "
+        "batches of %u, %s: p50 %.1f us, p95 %.1f us; from the slots on %.1f and %.1f; an empty "
+        "kernel "
         "%.1f and %.1f\n",
-        rows, all.p50, all.p95, device.p50, device.p95, empty.p50, empty.p95);
+        rows, lent ? "read where they lie" : "copied", all.p50, all.p95, device.p50, device.p95,
+        empty.p50, empty.p95);
   }
 
   std::vector<double> empty_kernels() const;

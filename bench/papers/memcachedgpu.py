@@ -8,7 +8,7 @@ BOTH = SERVERS + " --protocol memcached --spawn-memcached --value-size 2"
 PEERS = (("isotherm-server", "isotherm (memcached)"), ("memcached 1.6", "memcached"))
 PACKETS = "packet_bench --items {records} --rounds 3 --calls 1000"
 FRAMES = r"^GET frames: (?P<y>[\d.]+) M/s .*? (?P<streams>\d+) streams of (?P<rows>\d+); .*same bytes: (?P<bus>[\d.]+)"
-BATCH = r"^batches of (?P<rows>\d+): p50 (?P<p50>[\d.]+) us, p95 (?P<p95>[\d.]+) us"
+BATCH = r"^batches of (?P<rows>\d+), read where they lie: p50 (?P<p50>[\d.]+) us, p95 (?P<p95>[\d.]+) us"
 ENERGY = r"^(?P<x>GET .*?|PUT .*?|95/5 .*?)  +(?P<rate>[\d.]+) +(?P<watts>[\d.]+) +(?P<joule>[\d.]+)$"
 
 

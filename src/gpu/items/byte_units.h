@@ -74,6 +74,16 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Pair window(Pair low, Pair high, uint32_t s
   return {a >> bits | b << (64 - bits), b >> bits | c << (64 - bits)};
 }
 
+// All 16 bytes, behind `bytes` zeros, 0 to 15: as many fall off at the end.
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Pair moved_up(Pair unit, uint32_t bytes) {
+  const bool far = bytes >= 8;
+  const uint64_t low = far ? 0 : unit.first;
+  const uint64_t high = far ? unit.first : unit.second;
+  const uint32_t bits = bytes % 8 * 8;
+  if (bits == 0) return {low, high};
+  return {low << bits, high << bits | (far ? 0 : low >> (64 - bits))};
+}
+
 ISOTHERM_HOST_DEVICE inline Pair read_bytes(const char* from, uint32_t bytes) {
   uint64_t half[2] = {0, 0};
   for (uint32_t i = 0; i < bytes; ++i) {

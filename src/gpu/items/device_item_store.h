@@ -65,14 +65,17 @@ class DeviceItemStore {
   }
 
   // Queues what work(lookup) launches on the stream for so many rows: kernels that only read, which
-  // run behind all calls that wrote so far, and before those that will.
+  // run behind all calls that wrote so far, and before those that will. The event of their end,
+  // until the stream's next call.
   template <class Work>
-  void read(uint64_t rows, Stream stream, Work&& work) {
+  typename Device::Event read(uint64_t rows, Stream stream, Work&& work) {
+    typename Device::Event ended{};
     context_.call(stream, [&] {
       context_.order().begin_read(stream);
       steps_.read(rows, stream, work);
-      context_.order().end_read(stream);
+      ended = context_.order().end_read(stream);
     });
+    return ended;
   }
 
   // Adds at least `wanted` items, whole lines of the index from `bound` on, to `to`, and returns

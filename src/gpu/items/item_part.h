@@ -209,16 +209,27 @@ struct ReportItemsKernel {
 };
 
 // The rows of a warp's lanes, in rounds of whole warps: work(row, mine), `mine` false behind the
-// end.
+// end. Each has 2^spread lanes, of which the first has `mine`: where rows are few, a warp with
+// fewer of them is done with them sooner.
 template <class Lane, class Work>
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void warp_rows(const Lane& lane, uint32_t rows, Work&& work) {
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void warp_rows(const Lane& lane, uint32_t rows, Work&& work,
+                                                    uint32_t spread = 0) {
   const uint32_t number = lane.thread() & 31;
-  const uint64_t stride = uint64_t{lane.blocks()} * lane.threads();
-  const uint64_t begin = uint64_t{lane.block()} * lane.threads() + lane.thread() - number;
-  for (uint64_t first = begin; first < rows; first += stride) {
-    const auto row = static_cast<uint32_t>(first + number);
-    work(row, row < rows);
+  const uint64_t stride = uint64_t{lane.blocks()} * lane.threads() >> spread;
+  const uint64_t thread = uint64_t{lane.block()} * lane.threads() + lane.thread();
+  const bool leads = (number & ((1u << spread) - 1)) == 0;
+  for (uint64_t first = (thread - number) >> spread; first < rows; first += stride) {
+    const auto row = static_cast<uint32_t>(first + (number >> spread));
+    work(row, leads && row < rows);
   }
+}
+// For a kernel that has the GPU to itself: no wider than a few warps for each of its processors.
+ISOTHERM_INLINE constexpr uint32_t spread_of(uint32_t rows) {
+  constexpr uint64_t most_lanes = 8192;
+  constexpr uint32_t most = 3;
+  uint32_t spread = 0;
+  while (spread < most && (uint64_t{rows} << (spread + 1)) <= most_lanes) ++spread;
+  return spread;
 }
 
 }  // namespace isotherm

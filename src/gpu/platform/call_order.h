@@ -29,13 +29,16 @@ class CallOrder {
   CallOrder& operator=(const CallOrder&) = delete;
 
   void begin_read(Stream stream) {
-    if (stream != writer_) {
+    if (stream != writer_ && !writes_done()) {
       require_device(device_.wait(stream, written_), "wait for an earlier call");
     }
   }
-  void end_read(Stream stream) {
-    require_device(device_.record(event_of(stream), stream), "record an event");
+  // The event of its end, until the stream's next call.
+  Event end_read(Stream stream) {
+    const Event event = event_of(stream);
+    require_device(device_.record(event, stream), "record an event");
     reading_ = true;
+    return event;
   }
   void begin_write(Stream stream) {
     begin_read(stream);

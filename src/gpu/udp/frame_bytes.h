@@ -1,8 +1,9 @@
 // Fields of network frames and the checksum of the Internet protocols, for CPU and GPU.
 //
 // Frames begin at even addresses, and so do all headers in them, so words of 16 bits are read as
-// such. The checksum is the same whichever byte order its words are added up in, so they are added
-// as this machine reads them, and the result is stored as it writes them.
+// such. What is longer is read by whole words as far as it has any: on a GPU a lane waits as long
+// for a byte of its slot. The checksum is the same whichever byte order its words are added up in,
+// so they are added as this machine reads them, and the result is stored as it writes them.
 //
 // Threads. Any; pure functions. Limits. Sums of up to 64 KiB.
 #pragma once
@@ -48,11 +49,56 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint8_t byte_at(const char* from) {
   return static_cast<uint8_t>(*from);
 }
 
-// The sum of the bytes from an even address on; behind an odd last byte comes a zero.
-ISOTHERM_HOST_DEVICE inline uint32_t sum(const char* from, uint32_t bytes) {
-  uint32_t all = 0;
-  for (uint32_t i = 0; i + 1 < bytes; i += 2) all += load16(from + i);
+// A word at a multiple of its size.
+template <class Word>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Word load_word(const char* from) {
+#if defined(__CUDA_ARCH__)
+  return *reinterpret_cast<const Word*>(from);
+#else
+  Word word;
+  std::memcpy(&word, from, sizeof word);
+  return word;
+#endif
+}
+template <class Word>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_word_at(const char* from) {
+  return reinterpret_cast<uintptr_t>(from) % sizeof(Word) == 0;
+}
+
+// The sum of the bytes from an even address on; behind an odd last byte comes a zero. As all that
+// makes a checksum it counts modulo 0xffff, and is 0 only where all bytes are.
+ISOTHERM_HOST_DEVICE inline uint64_t sum(const char* from, uint32_t bytes) {
+  uint64_t all = 0;
+  uint32_t at = 0;
+  for (; at + 1 < bytes && !is_word_at<uint64_t>(from + at); at += 2) all += load16(from + at);
+  for (; at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
+    const auto word = load_word<uint64_t>(from + at);
+    all += (word & 0xffffffff) + (word >> 32);
+  }
+  for (; at + 1 < bytes; at += 2) all += load16(from + at);
   return bytes % 2 == 0 ? all : all + byte_at(from + bytes - 1);
+}
+
+// Whether some byte is a space, a control character or 127.
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool has_no_text(uint32_t bytes) {
+  constexpr uint32_t each = 0x01010101;
+  constexpr uint32_t highest = 0x80 * each;
+  const uint32_t low = (bytes - ('!' * each)) & ~bytes & highest;
+  const uint32_t deleted = bytes ^ (0x7f * each);
+  return (low | ((deleted - each) & ~deleted & highest)) != 0;
+}
+// Whether all bytes may be of a key.
+ISOTHERM_HOST_DEVICE inline bool is_text(const char* from, uint32_t bytes) {
+  bool right = true;
+  uint32_t at = 0;
+  const auto look = [&](uint32_t some) { right = right && !has_no_text(some); };
+  constexpr uint32_t filled = 0x41414100;  // with letters
+  for (; at < bytes && !is_word_at<uint32_t>(from + at); ++at) look(filled | byte_at(from + at));
+  for (; at + sizeof(uint32_t) <= bytes; at += sizeof(uint32_t)) {
+    look(load_word<uint32_t>(from + at));
+  }
+  for (; at < bytes; ++at) look(filled | byte_at(from + at));
+  return right;
 }
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint16_t fold(uint64_t all) {
   while (all >> 16 != 0) all = (all & 0xffff) + (all >> 16);

@@ -1,6 +1,6 @@
 // PacketEngine: a PacketDevice over a store of device items, on any device.
 //
-// Each channel has a stream, an event, and its slots in one piece of pinned memory, which kernels
+// Each channel has a stream and its slots in one piece of pinned memory, which kernels
 // read and write over the bus: a batch is one launch, without a copy before or behind it. The order
 // of batches and of other calls is the store's (DeviceItemStore::read).
 //
@@ -48,14 +48,15 @@ class PacketEngine final : public PacketDevice {
     device_.enter();
     Channel& its = *channels_[channel];
     const auto stream = its.stream.get();
-    store_.read(rows, stream, [&](const ItemLookup& items) {
+    its.ended = store_.read(rows, stream, [&](const ItemLookup& items) {
+      const uint32_t spread = spread_of(rows);
       const PacketKernel kernel{
-          its.slots, items, rows, options_.port, options_.amplification, now_ms, options_.stored};
-      const uint32_t blocks = grid_for(device_, rows, PacketKernel::threads);
+          its.slots, items,           rows,  options_.port, options_.amplification,
+          now_ms,    options_.stored, spread};
+      const uint32_t blocks = grid_for(device_, uint64_t{rows} << spread, PacketKernel::threads);
       require_device(device_.launch(stream, blocks, PacketKernel::threads, kernel),
                      "launch the kernel of packets");
     });
-    require_device(device_.record(its.ended, stream), "record an event");
   }
   bool lend(std::span<char> memory) override {
     device_.enter();
@@ -88,11 +89,9 @@ class PacketEngine final : public PacketDevice {
   struct Channel {
     // Throws std::bad_alloc.
     Channel(Device& its_device, const PacketOptions& options)
-        : device(its_device),
-          memory(its_device, options.channel_bytes()),
+        : memory(its_device, options.channel_bytes()),
           stream(its_device,
-                 options.urgent ? its_device.create_urgent_stream() : its_device.create_stream()),
-          ended(its_device.create_event()) {
+                 options.urgent ? its_device.create_urgent_stream() : its_device.create_stream()) {
       const uint64_t rows = options.rows;
       slots.frame_stride = options.frame_stride;
       slots.reply_stride = options.reply_stride;
@@ -102,14 +101,12 @@ class PacketEngine final : public PacketDevice {
       slots.bytes = reinterpret_cast<uint32_t*>(at + rows);
       slots.results = reinterpret_cast<PacketResult*>(slots.bytes + rows);
     }
-    ~Channel() { device.destroy_event(ended); }
     Channel(const Channel&) = delete;
     Channel& operator=(const Channel&) = delete;
 
-    Device& device;
     const PinnedBlock<Device> memory;
     const DeviceStream<Device> stream;
-    const typename Device::Event ended;
+    typename Device::Event ended{};  // of the last batch
     PacketSlots slots;
     const char** at = nullptr;  // of the slots, while memory is lent
   };

@@ -9,6 +9,9 @@
 // tiles (gpu/kernel/warp_find.h). So each lane helps with what its neighbours look up, and no warp
 // is kept for it.
 //
+// Of a small batch a warp has fewer frames (`spread_of`), and its lanes have no less to do
+// together.
+//
 // A slot in shared memory is 16 bytes longer than a frame, or all lanes would meet in one bank.
 // Values in host memory are read over the bus where they lie, like those of the device.
 //
@@ -32,20 +35,18 @@
 
 namespace isotherm {
 
-// A key in memory that is read by bytes.
+// A key in a slot, whose units may be read whole.
 struct SlotKey {
   const char* data = nullptr;
   uint32_t bytes = 0;
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Pair load(uint64_t at, uint32_t some) const {
-    uint64_t first = 0;
-    uint64_t second = 0;
-    for (uint32_t i = 0; i < word_bytes; ++i) {
-      if (i < some) first |= uint64_t{frame_bytes::byte_at(data + at + i)} << (i * 8);
-      const uint32_t next = i + word_bytes;
-      if (next < some) second |= uint64_t{frame_bytes::byte_at(data + at + next)} << (i * 8);
-    }
-    return {first, second};
+    using namespace byte_units_internal;
+    const char* const from = data + at;
+    const auto skip = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from) % unit_bytes);
+    const auto* const units = reinterpret_cast<const Pair*>(from - skip);
+    const Pair next = skip + some > unit_bytes ? units[1] : Pair{0, 0};
+    return cut(window(units[0], next, skip), some);
   }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_key_of(const ItemHead& item) const {
     if (item.key_bytes != bytes) return false;
@@ -112,6 +113,7 @@ struct PacketKernel {
   uint32_t amplification = 0;
   int64_t now = 0;
   bool stored = false;
+  uint32_t spread = 0;  // as warp_rows
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
@@ -119,26 +121,29 @@ struct PacketKernel {
     Warp& warp = shared->warp[lane.thread() / 32];
     const uint32_t number = lane.thread() & 31;
     const SteadyTile<Lane> tile(lane);
-    warp_rows(lane, rows, [&](uint32_t row, bool mine) {
-      const uint32_t bytes = mine ? slots.bytes[row] : 0;
-      const bool there = bytes <= slots.frame_stride;
-      if (mine) warp.frame[number] = slots.frame(row);
-      fetch(lane, warp, there ? bytes : 0);
-      char* const slot = warp.slot[number].bytes;
-      RequestFrame request;
-      request.kind = FrameKind::too_long;
-      if (mine && there) request = RequestFrame::read(slot, bytes, port);
-      const bool is_get = mine && request.kind == FrameKind::get;
-      const SlotKey key{slot + request.key_at, request.key_bytes};
-      Home home;
-      if (is_get) home = items.index.home(items.index.hash(hash(key)));
-      const Found first = LineKind::find<tile_lanes>(tile, shared->find, home);
-      PacketResult result;
-      result.kind = request.kind;
-      if (is_get) answer(warp, number, request, key, first.found ? first.word : 0, result);
-      if (mine) slots.results[row] = result;
-      deliver(lane, warp, row - number, result.bytes);
-    });
+    warp_rows(
+        lane, rows,
+        [&](uint32_t row, bool mine) {
+          const uint32_t bytes = mine ? slots.bytes[row] : 0;
+          const bool there = bytes <= slots.frame_stride;
+          if (mine) warp.frame[number] = slots.frame(row);
+          fetch(lane, warp, there ? bytes : 0);
+          char* const slot = warp.slot[number].bytes;
+          RequestFrame request;
+          request.kind = FrameKind::too_long;
+          if (mine && there) request = RequestFrame::read(slot, bytes, port);
+          const bool is_get = mine && request.kind == FrameKind::get;
+          const SlotKey key{slot + request.key_at, request.key_bytes};
+          Home home;
+          if (is_get) home = items.index.home(items.index.hash(hash(key)));
+          const Found first = LineKind::find<tile_lanes>(tile, shared->find, home);
+          PacketResult result;
+          result.kind = request.kind;
+          if (is_get) answer(warp, number, request, key, first.found ? first.word : 0, result);
+          if (mine) slots.results[row] = result;
+          deliver(lane, warp, row - (number >> spread), result.bytes);
+        },
+        spread);
   }
 
  private:
@@ -193,7 +198,7 @@ struct PacketKernel {
           return warp.reply[of].unit(warp.slot[of].bytes, warp.value[of], unit);
         },
         [&](uint32_t of, uint32_t unit, Pair data) {
-          *unit_of(slots.reply(first + of), unit) = data;
+          *unit_of(slots.reply(first + (of >> spread)), unit) = data;
         });
   }
 

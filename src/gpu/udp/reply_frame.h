@@ -75,19 +75,32 @@ class ReplyFrame {
     write_packet(slot, slot, request, all - datagram, sum);
   }
 
-  // Bytes 16 × number and on of the frame whose front is in `slot`, zeros behind its end.
+  // Bytes 16 × number and on of the frame whose front is in `slot`, zeros behind its end. By words:
+  // each lane of a warp has a unit of another kind, and all wait for the slowest.
   ISOTHERM_HOST_DEVICE Pair unit(const char* slot, const char* value, uint32_t number) const {
+    using namespace byte_units_internal;
     const uint32_t first = number * unit_bytes;
     const uint32_t last = first + unit_bytes;
-    if (last <= front_) return *reinterpret_cast<const Pair*>(slot + first);
-    if (first >= front_ && last <= front_ + value_bytes_) {
-      return load_unit(value + (first - front_), unit_bytes, ByteRange::of_items());
+    Pair unit{0, 0};
+    if (first < front_) {
+      const Pair whole = *reinterpret_cast<const Pair*>(slot + first);
+      unit = last <= front_ ? whole : cut(whole, front_ - first);
     }
-    uint64_t half[2] = {0, 0};
-    for (uint32_t i = 0; i < unit_bytes; ++i) {
-      half[i / 8] |= uint64_t{byte(slot, value, first + i)} << (i % 8 * 8);
+    if (!found_) return unit;
+    const uint32_t end = front_ + value_bytes_;
+    if (first < end && last > front_ && value_bytes_ != 0) {
+      const uint32_t skip = first < front_ ? front_ - first : 0;
+      const uint32_t from = first + skip - front_;
+      const uint32_t room = unit_bytes - skip;
+      const uint32_t left = value_bytes_ - from;
+      add(unit, moved_up(load_unit(value + from, left < room ? left : room, ByteRange::of_items()),
+                         skip));
     }
-    return {half[0], half[1]};
+    if (last > end && first < end + end_bytes) {
+      add(unit, first <= end ? moved_up({end_text, 0}, end - first)
+                             : Pair{end_text >> (8 * (first - end)), 0});
+    }
+    return unit;
   }
 
   // The headers of a packet with `datagram_bytes` that sum up to `sum`, for whoever sent the
@@ -124,23 +137,21 @@ class ReplyFrame {
  private:
   static constexpr uint32_t words_bytes = 6;  // "VALUE "
   static constexpr uint32_t miss_bytes = 5;   // "END\r\n"
-  static constexpr uint32_t end_bytes = 7;    // "\r\nEND\r\n"
+  static constexpr uint32_t end_bytes = 7;
+  static constexpr uint64_t end_text = 0x0a0d444e450a0d;  // "\r\nEND\r\n", the first byte lowest
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t text_at(const RequestFrame& request) {
     return request.datagram_at() + RequestFrame::header_bytes;
   }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static char end_byte(uint32_t i) {
-    constexpr uint64_t text = 0x0a0d444e450a0d;  // "\r\nEND\r\n", the first byte lowest
-    return static_cast<char>(text >> (8 * i));
+    return static_cast<char>(end_text >> (8 * i));
   }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint64_t end_sum() {
     return 0x0a0dull + 0x4e45 + 0x0d44 + 0x0a;
   }
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint8_t byte(const char* slot, const char* value,
-                                                    uint32_t at) const {
-    if (at < front_) return static_cast<uint8_t>(slot[at]);
-    if (at < front_ + value_bytes_) return static_cast<uint8_t>(value[at - front_]);
-    return at < bytes() ? static_cast<uint8_t>(end_byte(at - front_ - value_bytes_)) : 0;
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static void add(Pair& to, Pair some) {
+    to.first |= some.first;
+    to.second |= some.second;
   }
 
   ISOTHERM_HOST_DEVICE static uint32_t digits(uint64_t number) {
@@ -167,6 +178,21 @@ class ReplyFrame {
     return sum;
   }
 
+  // Moves bytes up by 1 or 2. What stands behind them in the last word is lost, and so is what they
+  // leave.
+  ISOTHERM_HOST_DEVICE static void move_up(char* slot, uint32_t from, uint32_t bytes, uint32_t by) {
+    auto* const words = reinterpret_cast<uint64_t*>(slot);
+    const uint32_t first = from / word_bytes;
+    const uint32_t bits = by * 8;
+    for (uint32_t at = (from + bytes + by - 1) / word_bytes; at > first; --at) {
+      words[at] = words[at] << bits | words[at - 1] >> (64 - bits);
+    }
+    const uint32_t before = (from % word_bytes + by) * 8;
+    if (before >= 64) return;
+    const uint64_t stays = (uint64_t{1} << before) - 1;
+    words[first] = (words[first] & stays) | (words[first] << bits & ~stays);
+  }
+
   // From the end on, as every number's end is known and the key moves upwards.
   ISOTHERM_HOST_DEVICE void write_text(char* slot, const RequestFrame& request) const {
     char* const begin = slot + text_at(request);
@@ -175,7 +201,8 @@ class ReplyFrame {
       return;
     }
     char* const key = begin + words_bytes;
-    for (uint32_t i = request.key_bytes; i-- > 0;) key[i] = slot[request.key_at + i];
+    move_up(slot, request.key_at, request.key_bytes,
+            static_cast<uint32_t>(key - slot) - request.key_at);
     char* at = slot + front_;
     *--at = '\n';
     *--at = '\r';

@@ -166,7 +166,7 @@ struct RequestFrame {
     if (number_at(head + 2) != port || from == port || from == 0) return FrameKind::foreign;
     const bool has_sum = load16(head + 6) != 0;
     if (v6 && !has_sum) return FrameKind::checksum;
-    if (has_sum && fold(uint64_t{pseudo_sum(frame, v6, bytes)} + sum(head, bytes)) != right_sum) {
+    if (has_sum && fold(pseudo_sum(frame, v6, bytes) + sum(head, bytes)) != right_sum) {
       return FrameKind::checksum;
     }
     datagram_bytes = bytes - udp_bytes;
@@ -188,10 +188,7 @@ struct RequestFrame {
     const uint32_t before = with_version ? 5 : 4;
     if (text[before - 1] != ' ' || text[bytes - 2] != '\r' || text[bytes - 1] != '\n') return false;
     if (bytes < before + 3 || bytes - before - 2 > most_key_bytes) return false;
-    for (uint32_t i = before; i < bytes - 2; ++i) {
-      const auto c = static_cast<unsigned char>(text[i]);
-      if (c <= ' ' || c == 0x7f) return false;
-    }
+    if (!frame_bytes::is_text(text + before, bytes - before - 2)) return false;
     key_bytes = static_cast<uint16_t>(bytes - before - 2);
     key_at = datagram_at() + header_bytes + before;
     return true;
@@ -199,7 +196,7 @@ struct RequestFrame {
 
  public:
   // Of the addresses, the protocol and the length, which the checksum of UDP covers, too.
-  ISOTHERM_HOST_DEVICE static uint32_t pseudo_sum(Bytes frame, bool of_v6, uint32_t with_head) {
+  ISOTHERM_HOST_DEVICE static uint64_t pseudo_sum(Bytes frame, bool of_v6, uint32_t with_head) {
     using namespace frame_bytes;
     return sum(frame + addresses_at(of_v6), 2 * address_bytes(of_v6)) + swapped(udp) +
            swapped(with_head);
