@@ -267,7 +267,10 @@ void plan_meta_get(const Request& request, MetaRequest& meta, const Item& old, i
   const int64_t looked_at = meta.expiry_first ? expiry : old.expiry();
   const bool token_sent = (meta.state & MetaState::token_sent) != 0;
   const bool stale = (meta.state & MetaState::stale) != 0;
-  const bool soon = meta.recaches && looked_at != no_expiry && looked_at < meta.recache_before;
+  // By whole seconds, as the time that is left is shown.
+  constexpr int64_t second_ms = 1000;
+  const bool soon = meta.recaches && looked_at != no_expiry &&
+                    looked_at <= meta.recache_before - second_ms;
   meta.won = !token_sent && (stale || soon);
   plan.keeps_version = true;
   if (expiry != no_expiry && expiry <= now_ms) {
