@@ -269,8 +269,8 @@ void plan_meta_get(const Request& request, MetaRequest& meta, const Item& old, i
   const bool stale = (meta.state & MetaState::stale) != 0;
   // By whole seconds, as the time that is left is shown.
   constexpr int64_t second_ms = 1000;
-  const bool soon = meta.recaches && looked_at != no_expiry &&
-                    looked_at <= meta.recache_before - second_ms;
+  const bool soon =
+      meta.recaches && looked_at != no_expiry && looked_at <= meta.recache_before - second_ms;
   meta.won = !token_sent && (stale || soon);
   plan.keeps_version = true;
   if (expiry != no_expiry && expiry <= now_ms) {
