@@ -27,8 +27,9 @@
 //   …                                          // puts, erases; cancelled unless all are unchanged
 //   batch.group(0);
 //
-// Errors. Constructors throw std::invalid_argument for options out of range and std::bad_alloc
-// without memory; operations return a Status and throw nothing.
+// Errors. Constructors throw std::invalid_argument for options out of range, std::runtime_error
+// where a device, files or a place for one more Handle cannot be had, and std::bad_alloc without
+// memory; operations return a Status and throw nothing.
 #pragma once
 
 #include <cstdint>

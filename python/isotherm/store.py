@@ -166,6 +166,22 @@ class _Requests:
         return self._request((_EXPIRE, _checked(key, "key"), None, 0, 0, _expiry(ttl)))
 
 
+def _raise_first(replies):
+    """Raises the first exception among the replies, if there is one, and then forgets all of them.
+
+    An exception leads to the frames that it went through. If one of these had it as well, what else
+    they have would stay until cycles are collected, a value of any length included.
+    """
+    error = next((reply for reply in replies if isinstance(reply, BaseException)), None)
+    if error is None:
+        return
+    replies.clear()
+    try:
+        raise error
+    finally:
+        del error
+
+
 def _answered(request, reply):
     if request[0] == _GET_ITEM and isinstance(reply, tuple):
         value, version, expiry = reply
@@ -205,10 +221,9 @@ class Store(_Requests):
                                  parse_memory(max_value_bytes, "max_value_bytes"))
 
     def _request(self, request):
-        reply = self._core.run([request], False)[0]
-        if isinstance(reply, BaseException):
-            raise reply
-        return _answered(request, reply)
+        replies = self._core.run([request], False)
+        _raise_first(replies)
+        return _answered(request, replies[0])
 
     def get_many(self, keys: Strings, *, arrow: bool = False) -> Any:
         """Values of keys: a list of bytes, None where a key is missing.
@@ -397,9 +412,7 @@ class Pipeline(_Requests):
         replies = self._core.run(requests, self._atomic)
         replies = [_answered(*pair) for pair in zip(requests, replies)]
         if raise_errors:
-            for reply in replies:
-                if isinstance(reply, BaseException):
-                    raise reply
+            _raise_first(replies)
         return replies
 
 

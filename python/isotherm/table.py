@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ class Table:
         evict: which entries go at the cap, so that new ones are never refused. Of fixed values those
             that were used least recently (``"use"``), or those of the lowest scores that ``put`` was
             given (``"given"``); an entry takes 16 bytes more, numbers are kept as rows are, and on the CPU
-            ``memory`` must be 16 MiB or more; too little of a GPU's is a ``MemoryError`` at once. Of
+            ``memory`` must be 16 MiB or more (``ValueError``), or None, and then nothing goes; too little of a GPU's is a ``MemoryError`` at once. Of
             ``"bytes"`` as of ``Store``; on a GPU ``"allkeys-lru"``. ``stats()["evictions"]`` counts them.
 
     Keys are given as an array of any shape ``[...]`` (``uint64``, ``int64``), or, for single keys
@@ -119,6 +119,12 @@ class Table:
         """
         raise NotImplementedError
 
+    @overload
+    def put(self, keys: Keys, values: Any, on_full: Literal["raise"] = ..., scores: Any = ...) -> None: ...
+
+    @overload
+    def put(self, keys: Keys, values: Any, on_full: Literal["mask"], scores: Any = ...) -> Mask: ...
+
     def put(self, keys: Keys, values: Any, on_full: str = "raise",
             scores: Any = None) -> Mask | None:
         """Stores a value under each key, whether it is there or not.
@@ -166,6 +172,12 @@ class Table:
         """
         raise NotImplementedError
 
+    @overload
+    def put_if_absent(self, keys: Keys, values: Any, on_full: Literal["raise"] = ...) -> Mask: ...
+
+    @overload
+    def put_if_absent(self, keys: Keys, values: Any, on_full: Literal["mask"]) -> tuple[Mask, Mask]: ...
+
     def put_if_absent(self, keys: Keys, values: Any,
                       on_full: str = "raise") -> Mask | tuple[Mask, Mask]:
         """Stores values of keys that are missing; returns which were stored, a bool array ``[...]``.
@@ -181,6 +193,12 @@ class Table:
         (array([False,  True]), array([False, False]))
         """
         raise NotImplementedError
+
+    @overload
+    def get_or_put(self, keys: Keys, initial: Any, on_full: Literal["raise"] = ...) -> tuple[Any, Mask]: ...
+
+    @overload
+    def get_or_put(self, keys: Keys, initial: Any, on_full: Literal["mask"]) -> tuple[Any, Mask, Mask]: ...
 
     def get_or_put(self, keys: Keys, initial: Any,
                    on_full: str = "raise") -> tuple[Any, Mask] | tuple[Any, Mask, Mask]:
@@ -214,6 +232,12 @@ class Table:
         array([ True, False, False])
         """
         raise NotImplementedError
+
+    @overload
+    def add(self, keys: Keys, values: Any, on_full: Literal["raise"] = ...) -> None: ...
+
+    @overload
+    def add(self, keys: Keys, values: Any, on_full: Literal["mask"]) -> Mask: ...
 
     def add(self, keys: Keys, values: Any, on_full: str = "raise") -> Mask | None:
         """Adds to the value of each key, a missing one counting as zeros; rows by element.

@@ -163,7 +163,8 @@ void ByteColumn::take_array(nb::handle array, const char* name) {
   if (PyDataType_REFCHK(PyArray_DESCR(as_array(array)))) {
     refuse_type(name, array, "wants rows of bytes alone, without objects");
   }
-  if (type == NPY_UNICODE) refuse_type(name, array, "wants bytes (numpy.char.encode), not text");
+  if (type == NPY_UNICODE)
+    refuse_type(name, array, "wants bytes, as numpy.char.encode makes them of text");
   keep_.push_back(nb::borrow(array));
   const auto rows = static_cast<size_t>(PyArray_DIM(as_array(array), 0));
   const auto* const data = static_cast<const char*>(PyArray_DATA(as_array(array)));

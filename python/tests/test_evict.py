@@ -120,6 +120,8 @@ def test_options_are_checked(monkeypatch):
             Table(evict=evict)
     with pytest.raises(ValueError, match="16 MiB"):
         Table(value="f32[4]", memory="15mb", evict="use")
+    with pytest.raises(ValueError, match="16 MiB"):
+        Table(value="f32[4]", memory="1mb", evict="use", device="cpu")
     for table in (Table(), Table(evict="use")):
         with pytest.raises(TypeError, match="evict='given'"):
             table.scores([1])

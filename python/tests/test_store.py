@@ -1,6 +1,8 @@
 """The store of byte strings: columns, conditions, expiry, versions, eviction, pipelines, asyncio."""
 
 import asyncio
+import gc
+import sys
 import threading
 import time
 
@@ -480,3 +482,19 @@ def test_features_of_rows_become_columns():
                 bytes(8) + b"\n" + b"\xff" * 9):
         with pytest.raises(ValueError, match="damaged"):
             columns([row], [0], [0])
+
+
+def test_a_refused_request_keeps_nothing_of_what_it_was_given():
+    """Not until cycles are collected, either: a value may be very long."""
+    store = Store(memory="1mb")
+    value = bytes(4 << 20)
+    before = sys.getrefcount(value)
+    gc.disable()
+    try:
+        for refused in (lambda: store.put("a", value), lambda: store.append("a", value),
+                        lambda: store.pipeline().put("a", value).execute()):
+            with pytest.raises(MemoryError):
+                refused()
+            assert sys.getrefcount(value) == before
+    finally:
+        gc.enable()

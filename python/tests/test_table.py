@@ -1,11 +1,15 @@
 """Tables beside a dict: every verb, every kind of value, keys of both kinds."""
 
+import sys
+import typing
+
 import numpy as np
 import pytest
 from conftest import IS_FAKE, KINDS, PLACES, check_masks_of_a_full_table, draw_values, table_at
 
 import isotherm
 from isotherm import Table, TableFullError, _devices
+from isotherm.table import Mask
 
 VERBS = {"put", "erase", "put_if_absent", "get_or_put", "compare_and_swap", "add"}
 # Of the calls with arrays on a GPU: words, rows, and what is computed from copies on the host.
@@ -259,3 +263,17 @@ def test_a_table_is_no_sequence():
         iter(Table())
     with pytest.raises(TypeError, match="contains"):
         [1, 2] in Table()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python tells of overloads from 3.11 on")
+def test_types_say_what_each_on_full_returns():
+    for verb, replies in (("put", 0), ("add", 0), ("put_if_absent", 1), ("get_or_put", 2)):
+        kinds = {typing.get_args(typing.get_type_hints(its)["on_full"]): typing.get_type_hints(its)["return"]
+                 for its in typing.get_overloads(getattr(Table, verb))}
+        masked = kinds[("mask",)]
+        if replies == 0:
+            assert kinds[("raise",)] is type(None) and masked == Mask
+        else:
+            assert len(typing.get_args(masked)) == replies + 1
+            plain = kinds[("raise",)]
+            assert plain == Mask if replies == 1 else len(typing.get_args(plain)) == replies

@@ -9,7 +9,6 @@
 #include <functional>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace isotherm {
@@ -21,7 +20,7 @@ class EventLog {
   static constexpr size_t most_kept = 16;
 
   // In place of the listener before; null: nobody.
-  void listen(Listener listener) {
+  void listen(const Listener& listener) {
     std::vector<std::string> missed;
     {
       const std::lock_guard guard(mutex_);

@@ -136,6 +136,8 @@ bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms, int64_t& ad
         needed.at_once - std::min(needed.at_once, store_.budget.room_over() + coming);
     store_.items.wait_for_clock();
     evict_to(std::max(lasting, room() + static_cast<int64_t>(over)), sweeps_per_step, now_ms);
+    // The index of what was evicted may be all that is over the cap.
+    if (grow(std::exchange(erased_, 0))) continue;
     const auto height = room() - static_cast<int64_t>(store_.budget.claimed());
     const bool held_back = waits && store_.items.retired_bytes() != 0;
     const bool may_go_over = store_.budget.would_admit(needed.at_once);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "executor/upkeep/host_upkeep.h"
 
@@ -60,6 +61,40 @@ TEST(MakeRoomTest, WaitsForWhoMovesTheHand) {
     EXPECT_TRUE(upkeep.has_room(needed));
     store.budget.dismiss(admitted);
     other.join();
+  }
+  store.epochs.release(slot);
+}
+
+// Where the cap was lowered far, the index alone may be larger: a batch waits until it has shrunk
+// behind what was evicted.
+TEST(MakeRoomTest, WaitsForAnIndexThatShrinks) {
+  HostStore store(options(), 1);
+  EpochDomain::Slot* const slot = store.epochs.acquire();
+  {
+    HostExecutor executor(store);
+    HostUpkeep upkeep(executor, *slot);
+    constexpr uint64_t keys = 150'000;
+    constexpr uint64_t at_once = 1000;
+    Batch batch;
+    for (uint64_t i = 0; i < keys; i += at_once) {
+      std::vector<std::string> names;
+      for (uint64_t k = 0; k < at_once; ++k) names.push_back(std::to_string(i + k));
+      batch.clear();
+      for (const std::string& name : names) batch.put(name, "v");
+      {
+        const EpochGuard guard(store.epochs, *slot);
+        executor.run(batch, 0, true);
+      }
+      upkeep.step(at_once, 0);
+    }
+    constexpr int64_t lowered = 1'500'000;
+    ASSERT_GT(store.budget.index.load(), lowered);
+    store.budget.set_limit(lowered);
+    const BatchBytes needed{.lasting = 1000, .at_once = 1000};
+    int64_t admitted = 0;
+    EXPECT_TRUE(upkeep.make_room(needed, 0, admitted));
+    EXPECT_TRUE(upkeep.has_room(needed));
+    store.budget.dismiss(admitted);
   }
   store.epochs.release(slot);
 }
