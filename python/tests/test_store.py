@@ -485,9 +485,7 @@ def test_features_of_rows_become_columns():
 
 
 def test_a_refused_request_keeps_nothing_of_what_it_was_given():
-    """Not until cycles are collected, either: a value may be very long."""
-    store = Store(memory="1mb")
-    value = bytes(4 << 20)
+    store, value = Store(memory="1mb"), bytes(4 << 20)
     before = sys.getrefcount(value)
     gc.disable()
     try:
