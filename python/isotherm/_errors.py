@@ -30,3 +30,19 @@ def of_status(status):
     """The exception (not raised) that stands for a status."""
     kind, text = _ERRORS.get(status, (RuntimeError, f"the store answered status {status}"))
     return kind(text)
+
+
+def raise_first(replies):
+    """Raises the first exception among the replies, if there is one, and then forgets all of them.
+
+    An exception leads to the frames that it went through. If one of these had it as well, what else
+    they have would stay until cycles are collected, a value of any length included.
+    """
+    error = next((reply for reply in replies if isinstance(reply, BaseException)), None)
+    if error is None:
+        return
+    replies.clear()
+    try:
+        raise error
+    finally:
+        del error

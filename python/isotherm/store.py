@@ -166,22 +166,6 @@ class _Requests:
         return self._request((_EXPIRE, _checked(key, "key"), None, 0, 0, _expiry(ttl)))
 
 
-def _raise_first(replies):
-    """Raises the first exception among the replies, if there is one, and then forgets all of them.
-
-    An exception leads to the frames that it went through. If one of these had it as well, what else
-    they have would stay until cycles are collected, a value of any length included.
-    """
-    error = next((reply for reply in replies if isinstance(reply, BaseException)), None)
-    if error is None:
-        return
-    replies.clear()
-    try:
-        raise error
-    finally:
-        del error
-
-
 def _answered(request, reply):
     if request[0] == _GET_ITEM and isinstance(reply, tuple):
         value, version, expiry = reply
@@ -222,7 +206,7 @@ class Store(_Requests):
 
     def _request(self, request):
         replies = self._core.run([request], False)
-        _raise_first(replies)
+        _errors.raise_first(replies)
         return _answered(request, replies[0])
 
     def get_many(self, keys: Strings, *, arrow: bool = False) -> Any:
@@ -412,7 +396,7 @@ class Pipeline(_Requests):
         replies = self._core.run(requests, self._atomic)
         replies = [_answered(*pair) for pair in zip(requests, replies)]
         if raise_errors:
-            _raise_first(replies)
+            _errors.raise_first(replies)
         return replies
 
 
