@@ -230,7 +230,9 @@ def shift(options, maxmemory, loads):
         highest = peak.stop()
     print(f"  sizes that shift from {loads[0][0]} to {loads[-1][0]}: resident at most "
           f"{highest / MIB:.0f} MiB of {maxmemory}", flush=True)
-    if highest > 1.15 * maxmemory * MIB + (32 + options.beside) * MIB:
+    # What writes may run over the cap by (16 MiB, docs/differences.md), values that have begun to
+    # arrive, and the program itself.
+    if highest > 1.15 * maxmemory * MIB + (48 + options.beside) * MIB:
         raise Failure(f"resident memory reached {highest / MIB:.0f} MiB")
 
 
