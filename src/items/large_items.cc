@@ -96,8 +96,8 @@ void LargeItems::discard(Location location) {
 
 // Throws std::bad_alloc, and then nothing is counted.
 void LargeItems::enter(Header* header) {
-  header->state.store(Header::taken, std::memory_order_relaxed);
   give_number(header);
+  header->state.store(Header::taken, std::memory_order_relaxed);
   const uint64_t arrived = std::exchange(header->arrived, 0);
   budget_.items.fetch_add(static_cast<int64_t>(header->charged) - static_cast<int64_t>(arrived),
                           std::memory_order_relaxed);

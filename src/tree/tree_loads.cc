@@ -106,12 +106,16 @@ void TreeLoads::Load::begin(Waiter& waiter) {
   waiter.there();
 }
 
+// The list forgets what was taken, too, and never has many more keys than there may be loads.
 void TreeLoads::drop_old() {
-  while (!there_.empty() &&
-         (loads_.size() >= most_loads * at_once_ / usual_at_once || bytes() > most_bytes_)) {
+  const size_t most = most_loads * at_once_ / usual_at_once;
+  while (!there_.empty()) {
     const auto at = loads_.find(there_.front());
+    const bool is_taken = at == loads_.end() || !at->second->there;
+    const bool is_over = loads_.size() >= most || bytes() > most_bytes_ || there_.size() > 2 * most;
+    if (!is_taken && !is_over) break;
     there_.pop_front();
-    if (at == loads_.end() || !at->second->there) continue;
+    if (is_taken) continue;
     at->second->listed = false;
     if (at->second->users == 0) forget(at);
   }

@@ -53,6 +53,11 @@ class TreeLoads {
   void read(std::span<const std::string_view> keys, TreeRead* reads);
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  // How many keys that were read are remembered, to go first.
+  size_t listed() {
+    const std::lock_guard guard(mutex_);
+    return there_.size();
+  }
   uint64_t loads() const { return loads_count_.load(std::memory_order_relaxed); }
 
  private:

@@ -46,6 +46,16 @@ class TreeLoadsTest : public ::testing::Test {
   TreeLoads loads_{files_, 2, 100, 64};  // less than any of them takes
 };
 
+// The list of what was read does not outlive it.
+TEST_F(TreeLoadsTest, WhatWasTakenIsForgotten) {
+  for (int i = 0; i < 1000; ++i) {
+    Awaited* const load = want_and_wait("a");
+    EXPECT_TRUE(take("a"));
+    load->ran_again();
+  }
+  EXPECT_LE(loads_.listed(), 2u);
+}
+
 // Else two rows might take from each other what they need, for ever.
 TEST_F(TreeLoadsTest, WhatARowWaitedForIsThereUntilItHasRunAgain) {
   Awaited* const a = want_and_wait("a");

@@ -288,7 +288,7 @@ void client_list(Call& call) {
   call.answer_owned(encode_verbatim, std::move(text));
 }
 
-// No client is closed to free memory for others, so there is nothing to be spared from.
+// Spares the client where others are closed to free memory (`Loop::bound_memory`).
 void client_no_evict(Call& call) {
   const auto on = on_or_off(call);
   if (!on) return;
