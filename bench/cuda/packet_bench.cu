@@ -178,8 +178,7 @@ class PacketBench {
     const Percentiles empty = percentiles(empty_kernels());
     std::printf(
         "batches of %u, %s: p50 %.1f us, p95 %.1f us; from the slots on %.1f and %.1f; an empty "
-        "kernel "
-        "%.1f and %.1f\n",
+        "kernel %.1f and %.1f\n",
         rows, lent ? "read where they lie" : "copied", all.p50, all.p95, device.p50, device.p95,
         empty.p50, empty.p95);
   }

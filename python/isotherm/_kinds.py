@@ -15,7 +15,6 @@ from .table import Table, _FixedTable
 
 _LEAST_MEMORY = 1 << 20  # of a table on the CPU; its rows lie in pages beside
 _PAGE = 2 << 20
-_LEAST_TO_EVICT = 16 << 20
 
 
 def make(key, value, device, expected, memory, host_memory, evict):
@@ -39,10 +38,9 @@ def make(key, value, device, expected, memory, host_memory, evict):
     kind_of_table = GpuTable if gpus else _FixedTable
     row_bytes = kind[0].itemsize * int(np.prod(kind[1], dtype=object))
     is_word = kind[0].kind in "ui" and row_bytes == 8 and kind[1] == ()
-    if evict_by and not gpus and 0 < memory < _LEAST_TO_EVICT:
-        raise ValueError(f"memory={memory}: a table that evicts needs {_LEAST_TO_EVICT} bytes (16 MiB) or more")
     needed = _LEAST_MEMORY + (_PAGE if evict_by or not is_word else 0)
-    if not gpus and 0 < memory < needed:
+    # One that evicts says itself how much it needs.
+    if not gpus and not evict_by and 0 < memory < needed:
         raise MemoryError(f"memory={memory}: such a table needs {needed} bytes or more")
     if not gpus:
         _check_expected(expected, row_bytes, memory, evict)

@@ -37,8 +37,8 @@ class Table:
         evict: which entries go at the cap, so that new ones are never refused. Of fixed values those
             that were used least recently (``"use"``), or those of the lowest scores that ``put`` was
             given (``"given"``); an entry takes 16 bytes more, numbers are kept as rows are, and on the CPU
-            ``memory`` must be 16 MiB or more (``ValueError``), or None, and then nothing goes; too little of a GPU's is a ``MemoryError`` at once. Of
-            ``"bytes"`` as of ``Store``; on a GPU ``"allkeys-lru"``. ``stats()["evictions"]`` counts them.
+            ``memory`` must be 16 MiB or more (``ValueError``), or None, and then nothing goes; too
+            little of a GPU's is a ``MemoryError`` at once. Of ``"bytes"`` as of ``Store``; on a GPU ``"allkeys-lru"``. ``stats()["evictions"]`` counts them.
 
     Keys are given as an array of any shape ``[...]`` (``uint64``, ``int64``), or, for single keys
     and few, as an int or a list; keys of bytes as a list or an Arrow array. Values have the shape of

@@ -113,11 +113,7 @@ TEST_F(JournalRewriteTest, ItDoesNotBeginWhereTheDiskHasNoRoom) {
 // Each start begins a segment, of which most is empty.
 TEST_F(JournalRewriteTest, ManyStartsTakeLittleOfTheDisk) {
   constexpr uint64_t segment_bytes = 4 << 20;
-  const auto start = [&] {
-    store.reset();
-    store =
-        std::make_unique<JournaledStore>(folder, clock, files, SyncPolicy::always, segment_bytes);
-  };
+  const auto start = [&] { open(SyncPolicy::always, segment_bytes); };
   for (int i = 0; i < 5; ++i) {
     start();
     put("key" + std::to_string(i), "value");
@@ -140,11 +136,7 @@ TEST_F(JournalRewriteTest, ManyStartsTakeLittleOfTheDisk) {
 // Writes go on as soon as there is a little room, much less than for a segment as they are.
 TEST_F(JournalRewriteTest, ASegmentTakesHalfOfWhatANearlyFullDiskHas) {
   constexpr uint64_t segment_bytes = 16 << 20;
-  const auto start = [&] {
-    store.reset();
-    store =
-        std::make_unique<JournaledStore>(folder, clock, files, SyncPolicy::always, segment_bytes);
-  };
+  const auto start = [&] { open(SyncPolicy::always, segment_bytes); };
   files.leave_room(6 << 20);
   start();
   EXPECT_EQ(put("key0", std::string(1000, 'a')), Status::ok);

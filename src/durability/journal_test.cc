@@ -373,7 +373,7 @@ TEST_F(JournalTest, WorkersWaitWhereTooMuchIsUnwritten) {
 
 // Whoever is answered before a sync waits for one where too much is not synced.
 TEST_F(JournalTest, ASlowDiskBoundsWhatIsKeptForIt) {
-  store = std::make_unique<JournaledStore>(folder, clock, files, SyncPolicy::everysec, 1 << 20);
+  open(SyncPolicy::everysec, 1 << 20);
   files.hold_syncs(true);
   Worker worker(store->engine, false);
   const std::string value(10'000, 'v');

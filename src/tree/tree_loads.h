@@ -13,7 +13,7 @@
 //
 // Threads. Any. Waiters are told by the threads that read.
 // Memory. `bytes`; at most `most_loads` keys, and beyond `most_bytes` the oldest go that nobody
-// holds.
+// holds. Their order takes twice as many keys at most.
 #pragma once
 
 #include <atomic>

@@ -30,8 +30,10 @@ namespace isotherm {
 // A store with a journal; what is in it when it is opened came from there.
 class JournaledStore {
  public:
+  static constexpr uint64_t usual_file_bytes = 16 << 10;
+
   JournaledStore(const std::string& folder, const Clock& clock, Files& files, SyncPolicy policy,
-                 uint64_t file_bytes = 16 << 10)
+                 uint64_t file_bytes = usual_file_bytes)
       : engine(options(), clock) {
     const JournalReader reader(folder, "test", 2);
     torn_bytes = reader.torn_bytes();
@@ -110,9 +112,10 @@ class JournalFixture : public ::testing::Test {
     return path;
   }
 
-  JournaledStore& open(SyncPolicy policy = SyncPolicy::always) {
+  JournaledStore& open(SyncPolicy policy = SyncPolicy::always,
+                       uint64_t file_bytes = JournaledStore::usual_file_bytes) {
     store.reset();
-    store = std::make_unique<JournaledStore>(folder, clock, files, policy);
+    store = std::make_unique<JournaledStore>(folder, clock, files, policy, file_bytes);
     return *store;
   }
   Status put(std::string_view key, std::string_view value, int64_t expiry = no_expiry) {

@@ -81,7 +81,7 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Pair moved_up(Pair unit, uint32_t bytes) {
   const uint64_t high = far ? unit.first : unit.second;
   const uint32_t bits = bytes % 8 * 8;
   if (bits == 0) return {low, high};
-  return {low << bits, high << bits | (far ? 0 : low >> (64 - bits))};
+  return {low << bits, high << bits | low >> (64 - bits)};
 }
 
 ISOTHERM_HOST_DEVICE inline Pair read_bytes(const char* from, uint32_t bytes) {

@@ -212,8 +212,8 @@ struct ReportItemsKernel {
 // end. Each has 2^spread lanes, of which the first has `mine`: where rows are few, a warp with
 // fewer of them is done with them sooner.
 template <class Lane, class Work>
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void warp_rows(const Lane& lane, uint32_t rows, Work&& work,
-                                                    uint32_t spread = 0) {
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void warp_rows(const Lane& lane, uint32_t rows,
+                                                    uint32_t spread, Work&& work) {
   const uint32_t number = lane.thread() & 31;
   const uint64_t stride = uint64_t{lane.blocks()} * lane.threads() >> spread;
   const uint64_t thread = uint64_t{lane.block()} * lane.threads() + lane.thread();
@@ -222,6 +222,10 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void warp_rows(const Lane& lane, uint32_t r
     const auto row = static_cast<uint32_t>(first + (number >> spread));
     work(row, leads && row < rows);
   }
+}
+template <class Lane, class Work>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void warp_rows(const Lane& lane, uint32_t rows, Work&& work) {
+  warp_rows(lane, rows, 0, work);
 }
 // For a kernel that has the GPU to itself: no wider than a few warps for each of its processors.
 ISOTHERM_INLINE constexpr uint32_t spread_of(uint32_t rows) {

@@ -18,15 +18,19 @@
 
 namespace isotherm::frame_bytes {
 
-// 16 bits at an even address, in this machine's order.
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint16_t load16(const char* from) {
+// A word at a multiple of its size, in this machine's order.
+template <class Word>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Word load_word(const char* from) {
 #if defined(__CUDA_ARCH__)
-  return *reinterpret_cast<const uint16_t*>(from);
+  return *reinterpret_cast<const Word*>(from);
 #else
-  uint16_t word;
+  Word word;
   std::memcpy(&word, from, sizeof word);
   return word;
 #endif
+}
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint16_t load16(const char* from) {
+  return load_word<uint16_t>(from);
 }
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void store16(char* to, uint16_t word) {
 #if defined(__CUDA_ARCH__)
@@ -49,17 +53,6 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint8_t byte_at(const char* from) {
   return static_cast<uint8_t>(*from);
 }
 
-// A word at a multiple of its size.
-template <class Word>
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Word load_word(const char* from) {
-#if defined(__CUDA_ARCH__)
-  return *reinterpret_cast<const Word*>(from);
-#else
-  Word word;
-  std::memcpy(&word, from, sizeof word);
-  return word;
-#endif
-}
 template <class Word>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_word_at(const char* from) {
   return reinterpret_cast<uintptr_t>(from) % sizeof(Word) == 0;
@@ -80,7 +73,7 @@ ISOTHERM_HOST_DEVICE inline uint64_t sum(const char* from, uint32_t bytes) {
 }
 
 // Whether some byte is a space, a control character or 127.
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool has_no_text(uint32_t bytes) {
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool has_non_text(uint32_t bytes) {
   constexpr uint32_t each = 0x01010101;
   constexpr uint32_t highest = 0x80 * each;
   const uint32_t low = (bytes - ('!' * each)) & ~bytes & highest;
@@ -91,7 +84,7 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool has_no_text(uint32_t bytes) {
 ISOTHERM_HOST_DEVICE inline bool is_text(const char* from, uint32_t bytes) {
   bool right = true;
   uint32_t at = 0;
-  const auto look = [&](uint32_t some) { right = right && !has_no_text(some); };
+  const auto look = [&](uint32_t some) { right = right && !has_non_text(some); };
   constexpr uint32_t filled = 0x41414100;  // with letters
   for (; at < bytes && !is_word_at<uint32_t>(from + at); ++at) look(filled | byte_at(from + at));
   for (; at + sizeof(uint32_t) <= bytes; at += sizeof(uint32_t)) {

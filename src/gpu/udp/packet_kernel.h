@@ -121,29 +121,26 @@ struct PacketKernel {
     Warp& warp = shared->warp[lane.thread() / 32];
     const uint32_t number = lane.thread() & 31;
     const SteadyTile<Lane> tile(lane);
-    warp_rows(
-        lane, rows,
-        [&](uint32_t row, bool mine) {
-          const uint32_t bytes = mine ? slots.bytes[row] : 0;
-          const bool there = bytes <= slots.frame_stride;
-          if (mine) warp.frame[number] = slots.frame(row);
-          fetch(lane, warp, there ? bytes : 0);
-          char* const slot = warp.slot[number].bytes;
-          RequestFrame request;
-          request.kind = FrameKind::too_long;
-          if (mine && there) request = RequestFrame::read(slot, bytes, port);
-          const bool is_get = mine && request.kind == FrameKind::get;
-          const SlotKey key{slot + request.key_at, request.key_bytes};
-          Home home;
-          if (is_get) home = items.index.home(items.index.hash(hash(key)));
-          const Found first = LineKind::find<tile_lanes>(tile, shared->find, home);
-          PacketResult result;
-          result.kind = request.kind;
-          if (is_get) answer(warp, number, request, key, first.found ? first.word : 0, result);
-          if (mine) slots.results[row] = result;
-          deliver(lane, warp, row - (number >> spread), result.bytes);
-        },
-        spread);
+    warp_rows(lane, rows, spread, [&](uint32_t row, bool mine) {
+      const uint32_t bytes = mine ? slots.bytes[row] : 0;
+      const bool there = bytes <= slots.frame_stride;
+      if (mine) warp.frame[number] = slots.frame(row);
+      fetch(lane, warp, there ? bytes : 0);
+      char* const slot = warp.slot[number].bytes;
+      RequestFrame request;
+      request.kind = FrameKind::too_long;
+      if (mine && there) request = RequestFrame::read(slot, bytes, port);
+      const bool is_get = mine && request.kind == FrameKind::get;
+      const SlotKey key{slot + request.key_at, request.key_bytes};
+      Home home;
+      if (is_get) home = items.index.home(items.index.hash(hash(key)));
+      const Found first = LineKind::find<tile_lanes>(tile, shared->find, home);
+      PacketResult result;
+      result.kind = request.kind;
+      if (is_get) answer(warp, number, request, key, first.found ? first.word : 0, result);
+      if (mine) slots.results[row] = result;
+      deliver(lane, warp, row - (number >> spread), result.bytes);
+    });
   }
 
  private:

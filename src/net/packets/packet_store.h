@@ -40,8 +40,8 @@ class PacketStore {
   virtual bool is_trusted(const PacketAsk& /*ask*/) const { return false; }
   // What became of the frames so far; told before replies are sent.
   virtual void note(const PacketCounts& /*counts*/) {}
-  // The device has failed, as the DeviceError that is being handled says. Throws it where nothing
-  // can be answered without the device.
+  // The device has failed: why. Throws the DeviceError that is being handled where nothing can be
+  // answered without the device.
   virtual void lose_device(const std::string& why) = 0;
 
  protected:
