@@ -1,17 +1,14 @@
 #include "base/worker_pool.h"
 
-#include <system_error>
+#include <utility>
+
+#include "base/start_threads.h"
 
 namespace isotherm {
 
 WorkerPool::WorkerPool(uint32_t threads) {
-  threads_.reserve(threads);
-  try {
-    for (uint32_t worker = 1; worker < threads; ++worker) {
-      threads_.emplace_back([this, worker] { wait_for_work(worker); });
-    }
-  } catch (const std::system_error&) {  // as many as the system gives
-  }
+  if (threads > 1)
+    start_threads(threads_, threads - 1, [this](uint32_t i) { wait_for_work(i + 1); });
 }
 
 WorkerPool::~WorkerPool() {
@@ -22,18 +19,17 @@ WorkerPool::~WorkerPool() {
 }
 
 void WorkerPool::run(const Job& job, uint32_t pieces) {
-  if (pieces <= 1 || threads_.empty()) {
-    for (uint32_t piece = 0; piece < pieces; ++piece) job(piece, 0);
-    return;
-  }
   job_ = job;
   pieces_ = pieces;
   next_.store(0, std::memory_order_relaxed);
-  busy_.store(static_cast<uint32_t>(threads_.size()), std::memory_order_relaxed);
-  run_.fetch_add(1, std::memory_order_release);
-  run_.notify_all();
+  if (pieces > 1 && !threads_.empty()) {
+    busy_.store(static_cast<uint32_t>(threads_.size()), std::memory_order_relaxed);
+    run_.fetch_add(1, std::memory_order_release);
+    run_.notify_all();
+  }
   take_pieces(0);
   for (uint32_t busy; (busy = busy_.load(std::memory_order_acquire)) != 0;) busy_.wait(busy);
+  if (failed_ != nullptr) std::rethrow_exception(std::exchange(failed_, nullptr));
 }
 
 void WorkerPool::wait_for_work(uint32_t worker) {
@@ -49,7 +45,12 @@ void WorkerPool::take_pieces(uint32_t worker) {
   for (;;) {
     const uint32_t piece = next_.fetch_add(1, std::memory_order_relaxed);
     if (piece >= pieces_) return;
-    job_(piece, worker);
+    try {
+      job_(piece, worker);
+    } catch (...) {
+      const std::lock_guard guard(mutex_);
+      if (failed_ == nullptr) failed_ = std::current_exception();
+    }
   }
 }
 

@@ -8,11 +8,14 @@
 // runs the threads sleep.
 //
 // Threads. One at a time. Errors. If the system gives fewer threads, these do all the work, at the
-// least the caller alone. Work must not throw. A run takes no memory.
+// least the caller alone. A run takes no memory. Where work throws, the other pieces are done all
+// the same, and `run` throws the first exception then.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -55,6 +58,8 @@ class WorkerPool {
   std::atomic<uint32_t> busy_{0};  // threads that have not ended it
   std::atomic<uint32_t> run_{0};   // its number
   bool ends_ = false;
+  std::mutex mutex_;  // of what follows
+  std::exception_ptr failed_;
   std::vector<std::thread> threads_;
 };
 

@@ -4,7 +4,10 @@
 
 #include <atomic>
 #include <memory>
+#include <new>
 #include <vector>
+
+#include "models/no_threads.h"
 
 namespace isotherm::worker_pool_test {
 namespace {
@@ -24,6 +27,27 @@ TEST(WorkerPool, TakesEachPieceOnceAndEndsWithTheLast) {
       for (const auto& times : taken) EXPECT_EQ(times, 1);
     }
   }
+}
+
+TEST(WorkerPool, WhatWorkThrowsIsThrownBehindTheOtherPieces) {
+  for (const uint32_t threads : {1, 4}) {
+    WorkerPool pool(threads);
+    std::atomic<int> done{0};
+    const auto work = [&](uint32_t piece, uint32_t) {
+      if (piece == 3) throw std::bad_alloc();
+      ++done;
+    };
+    EXPECT_THROW(pool.run(20, work), std::bad_alloc);
+    EXPECT_EQ(done, 19);
+    pool.run(3, work);
+    EXPECT_EQ(done, 22);
+  }
+}
+
+TEST(WorkerPool, WhereTheSystemGivesNoThreadTheCallerDoesAll) {
+  const NoThreads none;
+  WorkerPool pool(4);
+  EXPECT_EQ(pool.threads(), 1u);
 }
 
 TEST(WorkerPool, NoThreadsAreTheCaller) {

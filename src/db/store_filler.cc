@@ -1,10 +1,6 @@
 #include "db/store_filler.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <mutex>
-#include <thread>
 
 #include "tree/tree.h"
 
@@ -14,26 +10,6 @@ uint64_t count_keys(const Engine& engine) {
   uint64_t keys = 0;
   for (uint32_t i = 0; i < engine.options().databases; ++i) keys += engine.database(i).keys;
   return keys;
-}
-
-void for_each_part(uint32_t parts, uint32_t threads,
-                   const std::function<void(uint32_t part)>& work) {
-  std::atomic<uint32_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr failed;
-  std::vector<std::thread> running;
-  for (uint32_t i = 0; i < std::min(parts, threads); ++i) {
-    running.emplace_back([&] {
-      try {
-        for (uint32_t part = next++; part < parts; part = next++) work(part);
-      } catch (...) {
-        const std::lock_guard guard(mutex);
-        if (failed == nullptr) failed = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& thread : running) thread.join();
-  if (failed != nullptr) std::rethrow_exception(failed);
 }
 
 // A batch that is large for the cap would be refused, and its rows, put again one by one, would

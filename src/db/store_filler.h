@@ -22,10 +22,6 @@ namespace isotherm {
 
 // Of all databases.
 uint64_t count_keys(const Engine& engine);
-// Runs work(part) for each part, in threads of its own, as many as `threads`. The first exception
-// is thrown here.
-void for_each_part(uint32_t parts, uint32_t threads,
-                   const std::function<void(uint32_t part)>& work);
 
 class StoreFiller {
  public:

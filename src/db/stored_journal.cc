@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/worker_pool.h"
 #include "db/store_filler.h"
 #include "durability/rdb_file.h"
 #include "items/meta_state.h"
@@ -52,7 +53,7 @@ uint64_t fill_from_base(Engine& engine, const JournalReader& reader) {
                        " is not the snapshot that it was cut behind");
   }
   std::atomic<uint64_t> refused{0};
-  for_each_part(file.parts(), reader.parts(), [&](uint32_t part) {
+  WorkerPool(reader.parts()).run(file.parts(), [&](uint32_t part, uint32_t) {
     StoreFiller filler(engine);
     file.read(part, [&](const RdbItem& item) {
       int64_t expiry = item.expiry;
@@ -75,7 +76,7 @@ uint64_t fill_store(Engine& engine, const JournalReader& reader) {
   const int64_t now_ms = engine.clock().now_ms();
   std::atomic<uint64_t> refused{0};
   if (!reader.path_of_base().empty()) refused += fill_from_base(engine, reader);
-  for_each_part(reader.parts(), reader.parts(), [&](uint32_t part) {
+  WorkerPool(reader.parts()).run(reader.parts(), [&](uint32_t part, uint32_t) {
     StoreFiller filler(engine);
     const auto put_one = [&](const RecordHeader& put, int64_t expiry) {
       const uint64_t state = put.state == 0 ? 0 : MetaState::fresh(now_ms) | put.state;

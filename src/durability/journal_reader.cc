@@ -4,10 +4,10 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <thread>
 
 #include "base/hash.h"
 #include "base/seed.h"
+#include "base/worker_pool.h"
 #include "durability/mapped_file.h"
 
 namespace isotherm {
@@ -181,20 +181,12 @@ std::vector<uint32_t> JournalReader::flushed() const {
 
 void JournalReader::sort() {
   constexpr uint64_t worth_threads = 1 << 16;
-  const auto sort_part = [this](size_t part) {
+  const auto sort_part = [this](uint32_t part, uint32_t) {
     std::sort(parts_[part].begin(), parts_[part].end(),
               [](const Entry& a, const Entry& b) { return a.hash < b.hash; });
   };
-  std::vector<std::thread> threads;
-  for (size_t part = 1; part < parts_.size(); ++part) {
-    if (records_ < worth_threads) {
-      sort_part(part);
-    } else {
-      threads.emplace_back(sort_part, part);
-    }
-  }
-  sort_part(0);
-  for (std::thread& thread : threads) thread.join();
+  const auto parts = static_cast<uint32_t>(parts_.size());
+  WorkerPool(records_ < worth_threads ? 1 : parts).run(parts, sort_part);
 }
 
 bool JournalReader::is_flushed(const RecordHeader& record) const {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/worker_pool.h"
 #include "db/store_filler.h"
 #include "durability/rdb_file.h"
 #include "net/log.h"
@@ -41,7 +42,7 @@ LoadedSnapshot load_snapshot(const net::ServerOptions& options, Engine& engine) 
   if (tree != nullptr && tree->begin_filling()) Worker(engine).flush_all();
   std::atomic<uint64_t> refused{0};
   std::atomic<uint64_t> expired{0};
-  for_each_part(file.parts(), options.threads, [&](uint32_t part) {
+  WorkerPool(options.threads).run(file.parts(), [&](uint32_t part, uint32_t) {
     StoreFiller filler(engine);
     file.read(part, [&](const RdbItem& item) {
       filler.put({item.database, item.key, item.value, item.expiry, item.flags, item.state},

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/worker_pool.h"
 #include "gpu/platform/device_error.h"
 #include "gpu/udp/packet_device.h"
 #include "isotherm/gpu/common.h"
@@ -213,14 +213,9 @@ std::string DeviceFiles::ingest(std::span<const TreeEntry> entries, const TreeMe
     pieces.push_back(entries.subspan(first, end - first));
     first = end;
   }
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t mine = next++; mine < pieces.size(); mine = next++) ingest_some(pieces[mine]);
-  };
-  std::vector<std::thread> helpers;
-  while (helpers.size() + 1 < std::min<size_t>(threads, pieces.size())) helpers.emplace_back(work);
-  work();
-  for (std::thread& helper : helpers) helper.join();
+  const auto count = static_cast<uint32_t>(pieces.size());
+  WorkerPool pool(std::min(threads, count));
+  pool.run(count, [&](uint32_t piece, uint32_t) { ingest_some(pieces[piece]); });
   return {};
 }
 

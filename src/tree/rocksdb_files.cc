@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/worker_pool.h"
 #include "tree/disk_reserve.h"
 #include "tree/leaf_cache.h"
 #include "tree/rocksdb_disk.h"
@@ -177,10 +178,8 @@ class RocksdbFiles final : public TreeFiles {
       const size_t end = entries.size() * (i + 1) / files;
       statuses[i] = write_file(paths[i], nullptr, entries.subspan(first, end - first));
     };
-    std::vector<std::thread> writers;
-    for (size_t i = 1; i < files; ++i) writers.emplace_back(write, i);
-    if (files != 0) write(0);
-    for (std::thread& writer : writers) writer.join();
+    WorkerPool pool(static_cast<uint32_t>(files));
+    pool.run(static_cast<uint32_t>(files), [&](uint32_t i, uint32_t) { write(i); });
     const std::string_view record(reinterpret_cast<const char*>(&meta), sizeof meta);
     const TreeEntry its_entry{TreeRecord::meta_key, record};
     statuses.back() = write_file(paths.back(), meta_, {&its_entry, 1});

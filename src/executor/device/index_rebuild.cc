@@ -4,10 +4,10 @@
 #include <atomic>
 #include <new>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "base/start_threads.h"
 #include "base/tile.h"
 #include "executor/commit_sink.h"
 #include "executor/host/host_executor.h"
@@ -145,7 +145,7 @@ void rebuild_index(HostStore& store, uint64_t version) {
   }
   std::atomic<uint32_t> next_page{0};
   Rebuilder own(store, version);
-  const auto work = [&] {
+  const auto work = [&](uint32_t) {
     std::optional<Rebuilder> one;
     try {
       one.emplace(store, version);
@@ -155,10 +155,7 @@ void rebuild_index(HostStore& store, uint64_t version) {
     one->take_pages(next_page);
   };
   std::vector<std::thread> helpers;
-  try {
-    for (uint32_t i = 1; i < threads_for(store); ++i) helpers.emplace_back(work);
-  } catch (const std::system_error&) {  // fewer will do
-  }
+  start_threads(helpers, threads_for(store) - 1, work);
   own.take_pages(next_page);
   own.take_large();
   for (std::thread& helper : helpers) helper.join();

@@ -1,17 +1,17 @@
 #include "executor/values/value_fetchers.h"
 
+#include <cerrno>
 #include <system_error>
 #include <utility>
+
+#include "base/start_threads.h"
 
 namespace isotherm {
 
 ValueFetchers::ValueFetchers(uint32_t threads, std::function<void(ValueReader&)> finish)
     : finish_(std::move(finish)) {
-  try {
-    for (uint32_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
-  } catch (const std::system_error&) {
-    if (threads_.empty()) throw;
-  }
+  start_threads(threads_, threads, [this](uint32_t) { work(); });
+  if (threads_.empty()) throw std::system_error(EAGAIN, std::generic_category(), "no threads");
 }
 
 ValueFetchers::~ValueFetchers() {
