@@ -1,8 +1,11 @@
 #include "tree/tree_loads.h"
 
 #include <algorithm>
+#include <iterator>
 #include <new>
 #include <utility>
+
+#include "base/start_threads.h"
 
 namespace isotherm {
 namespace {
@@ -14,7 +17,7 @@ constexpr size_t usual_at_once = 64;
 
 TreeLoads::TreeLoads(TreeFiles& files, uint32_t threads, uint64_t most_bytes, size_t at_once)
     : files_(files), most_bytes_(most_bytes), at_once_(at_once) {
-  for (uint32_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  start_threads(threads_, threads, [this](uint32_t) { work(); });
 }
 
 TreeLoads::~TreeLoads() {
@@ -29,43 +32,44 @@ TreeLoads::~TreeLoads() {
 bool TreeLoads::take(std::string_view key, const Backing::Seen& seen, TreeRead& read) {
   const std::lock_guard guard(mutex_);
   const auto at = loads_.find(key);
-  if (at == loads_.end() || !at->second->there) return false;
+  if (at == loads_.end() || !at->second->there()) return false;
   Load& load = *at->second;
   const bool usable = load.seen.changes == seen.changes;
   // Who takes it alone needs no copy.
   const bool gives = load.users <= 1 && load.read.state == TreeRead::State::found;
   if (usable) read = gives ? std::move(load.read) : load.read;
   // Nobody is told twice that the files cannot be read: the next one tries again.
-  if (!usable || gives || read.state == TreeRead::State::failed) forget(at);
+  if (!usable || gives || read.state == TreeRead::State::failed) forget(load);
   return usable;
 }
 
+void TreeLoads::move(Load& load, List& to) {
+  to.splice(to.end(), *load.list, load.place);
+  load.list = &to;
+}
+
 // It goes when nobody holds it.
-void TreeLoads::forget(Loads::iterator at) {
-  Load& load = *at->second;
+void TreeLoads::forget(Load& load) {
   bytes_.fetch_sub(std::exchange(load.counted, 0), std::memory_order_relaxed);
-  std::unique_ptr<Load> its = std::move(at->second);
-  loads_.erase(at);
-  if (load.users == 0) return;
-  load.forgotten = true;
-  std::string().swap(load.read.value);
-  forgotten_.emplace(&load, std::move(its));
+  loads_.erase(load.key);
+  move(load, forgotten_);
+  load.users == 0 ? forgotten_.pop_back() : std::string().swap(load.read.value);
 }
 
 void TreeLoads::let_go(Load& load) {
   const std::lock_guard guard(mutex_);
   if (--load.users != 0) return;
-  if (load.forgotten) {
-    forgotten_.erase(&load);
-  } else if (load.there && !load.listed) {
-    forget(loads_.find(load.key));
+  if (load.list == &forgotten_) {
+    forgotten_.erase(load.place);
+  } else if (load.list == &left_) {
+    forget(load);
   }
 }
 
 void TreeLoads::Load::ran_again() { loads.let_go(*this); }
 
 void TreeLoads::count_bytes(Load& load) {
-  const uint64_t bytes = sizeof(Load) + 2 * load.key.size() + load.read.value.size();
+  const uint64_t bytes = sizeof(Load) + load.key.size() + load.read.value.size();
   bytes_.fetch_add(bytes - load.counted, std::memory_order_relaxed);
   load.counted = bytes;
 }
@@ -74,31 +78,32 @@ Awaited* TreeLoads::want(std::string_view key, const Backing::Seen& seen) {
   const std::lock_guard guard(mutex_);
   if (const auto at = loads_.find(key); at != loads_.end()) {
     Load& load = *at->second;
-    if (load.seen.changes == seen.changes || !load.there) {
+    if (load.seen.changes == seen.changes || !load.there()) {
       ++load.users;
       return &load;
     }
-    forget(at);
+    forget(load);
   }
   if (loads_.size() >= most_loads * at_once_ / usual_at_once) drop_old();
-  if (loads_.size() >= most_loads * at_once_ / usual_at_once) return nullptr;
-  auto load = std::make_unique<Load>(*this);
-  load->key = key;
-  load->seen = seen;
-  load->users = 1;
-  Load* const it = load.get();
-  count_bytes(*it);
-  queue_.push_back(it);
-  loads_.emplace(it->key, std::move(load));
+  if (loads_.size() >= most_loads * at_once_ / usual_at_once || threads_.empty()) return nullptr;
+  List made;
+  Load& load = made.emplace_back(*this);
+  load.place = made.begin();
+  load.key = key;
+  load.seen = seen;
+  load.users = 1;
+  loads_.emplace(load.key, &load);
+  queue_.splice(queue_.end(), made);
+  count_bytes(load);
   loads_count_.fetch_add(1, std::memory_order_relaxed);
   if (sleeping_ != 0) wanted_.notify_one();
-  return it;
+  return &load;
 }
 
 void TreeLoads::Load::begin(Waiter& waiter) {
   {
     const std::lock_guard guard(loads.mutex_);
-    if (!there) {
+    if (!there()) {
       waiters.push_back(&waiter);
       return;
     }
@@ -106,18 +111,11 @@ void TreeLoads::Load::begin(Waiter& waiter) {
   waiter.there();
 }
 
-// The list forgets what was taken, too, and never has many more keys than there may be loads.
 void TreeLoads::drop_old() {
   const size_t most = most_loads * at_once_ / usual_at_once;
-  while (!there_.empty()) {
-    const auto at = loads_.find(there_.front());
-    const bool is_taken = at == loads_.end() || !at->second->there;
-    const bool is_over = loads_.size() >= most || bytes() > most_bytes_ || there_.size() > 2 * most;
-    if (!is_taken && !is_over) break;
-    there_.pop_front();
-    if (is_taken) continue;
-    at->second->listed = false;
-    if (at->second->users == 0) forget(at);
+  while (!there_.empty() && (loads_.size() >= most || bytes() > most_bytes_)) {
+    Load& load = there_.front();
+    load.users == 0 ? forget(load) : move(load, left_);
   }
 }
 
@@ -141,26 +139,28 @@ void TreeLoads::read_queued(std::unique_lock<std::mutex>& lock) {
   // As many as leave some for the others.
   const size_t share = (queue_.size() + threads_.size() - 1) / std::max<size_t>(threads_.size(), 1);
   const size_t count = std::min(queue_.size(), std::min(at_once_, share));
-  const auto end = queue_.begin() + static_cast<ptrdiff_t>(count);
-  const std::vector<Load*> mine(queue_.begin(), end);
-  queue_.erase(queue_.begin(), end);
+  List mine;
+  mine.splice(mine.end(), queue_, queue_.begin(), std::next(queue_.begin(), ptrdiff_t(count)));
   lock.unlock();
-  std::vector<std::string_view> keys;
-  std::vector<TreeRead> reads(count);
-  std::vector<Awaited::Waiter*> told;
-  keys.reserve(count);
-  for (const Load* load : mine) keys.push_back(load->key);
-  files_.read(keys, reads.data());
-  lock.lock();
-  for (size_t i = 0; i < count; ++i) {
-    Load& load = *mine[i];
-    load.read = std::move(reads[i]);
-    count_bytes(load);
-    load.there = load.listed = true;
-    there_.push_back(load.key);
-    told.insert(told.end(), load.waiters.begin(), load.waiters.end());
-    load.waiters.clear();
+  try {
+    std::vector<std::string_view> keys;
+    keys.reserve(count);
+    for (const Load& load : mine) keys.push_back(load.key);
+    std::vector<TreeRead> reads(count);
+    files_.read(keys, reads.data());
+    auto read = reads.begin();
+    for (Load& load : mine) load.read = std::move(*read++);
+  } catch (const std::bad_alloc&) {
+    for (Load& load : mine) load.read.state = TreeRead::State::failed;
   }
+  lock.lock();
+  std::list<Awaited::Waiter*> told;
+  for (Load& load : mine) {
+    count_bytes(load);
+    load.list = &there_;
+    told.splice(told.end(), load.waiters);
+  }
+  there_.splice(there_.end(), mine);
   drop_old();
   lock.unlock();
   for (Awaited::Waiter* waiter : told) waiter->there();

@@ -13,14 +13,17 @@
 //
 // Threads. Any. Waiters are told by the threads that read.
 // Memory. `bytes`; at most `most_loads` keys, and beyond `most_bytes` the oldest go that nobody
-// holds. Their order takes twice as many keys at most.
+// holds. A load goes from list to list and takes no memory for that: what there is none for has
+// failed, and whoever waits is told.
+// Errors. If the system gives fewer threads, these do all the work; where it gives none, nothing is
+// wanted, and who asks reads by itself.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <memory>
+#include <list>
 #include <mutex>
 #include <span>
 #include <string>
@@ -45,7 +48,8 @@ class TreeLoads {
 
   // What has been read of the key, if it is there and `seen` is as it was; a value is given away.
   bool take(std::string_view key, const Backing::Seen& seen, TreeRead& read);
-  // Its load, whose `begin` is to be called once; null: too many are under way.
+  // Its load, whose `begin` is to be called once; null: too many are under way. Throws
+  // std::bad_alloc, and then nothing has changed but that what is overtaken is forgotten.
   Awaited* want(std::string_view key, const Backing::Seen& seen);
 
   // All keys; returns when they are read. Where there is no memory some have failed, or it throws
@@ -53,16 +57,14 @@ class TreeLoads {
   void read(std::span<const std::string_view> keys, TreeRead* reads);
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
-  // How many keys that were read are remembered, to go first.
-  size_t listed() {
-    const std::lock_guard guard(mutex_);
-    return there_.size();
-  }
   uint64_t loads() const { return loads_count_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr size_t most_loads = 1 << 14;
 
+  // Each load is in one of the lists below, or in that of the thread that reads it.
+  struct Load;
+  using List = std::list<Load>;
   // A key that is read, or was.
   struct Load final : Awaited {
     explicit Load(TreeLoads& its) : loads(its) {}
@@ -74,14 +76,14 @@ class TreeLoads {
     std::string key;
     Backing::Seen seen;
     TreeRead read;
-    bool there = false;
-    bool listed = false;     // among those that are there
-    bool forgotten = false;  // found by its key no more
-    uint64_t counted = 0;    // of `bytes`
-    uint32_t users = 0;      // who will call `begin`, and have not let go
-    std::vector<Waiter*> waiters;
+    List::iterator place;  // its own
+    List* list = nullptr;  // in which it is, once it is there
+    uint64_t counted = 0;  // of `bytes`
+    uint32_t users = 0;    // who will call `begin`, and have not let go
+    std::list<Waiter*> waiters;
+
+    bool there() const { return list != nullptr; }
   };
-  using Loads = std::unordered_map<std::string_view, std::unique_ptr<Load>>;
 
   // Keys that somebody reads with others' help.
   struct Job {
@@ -96,7 +98,8 @@ class TreeLoads {
   void read_queued(std::unique_lock<std::mutex>& lock);
   void read_some(Job& job, std::unique_lock<std::mutex>& lock);
   void drop_old();
-  void forget(Loads::iterator at);
+  void move(Load& load, List& to);
+  void forget(Load& load);
   void let_go(Load& load);
   void count_bytes(Load& load);
 
@@ -108,11 +111,12 @@ class TreeLoads {
 
   std::mutex mutex_;  // of what follows
   std::condition_variable wanted_;
-  Loads loads_;
-  std::deque<Load*> queue_;
+  std::unordered_map<std::string_view, Load*> loads_;
+  List queue_;
+  List there_;             // read, the oldest first
+  List left_;              // likewise, but they go when nobody holds them
+  List forgotten_;         // that rows still hold; found by their keys no more
   std::deque<Job*> jobs_;  // of which some keys are read by nobody yet
-  std::unordered_map<Load*, std::unique_ptr<Load>> forgotten_;  // that rows still hold
-  std::deque<std::string> there_;  // keys that were read, the oldest first; some are taken by now
   uint32_t sleeping_ = 0;
   bool stops_ = false;
   std::vector<std::thread> threads_;

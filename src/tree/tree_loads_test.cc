@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <new>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "models/failing_memory.h"
+#include "models/no_threads.h"
 #include "models/tree_files_in_memory.h"
 
 namespace isotherm::tree_loads_test {
@@ -46,14 +49,13 @@ class TreeLoadsTest : public ::testing::Test {
   TreeLoads loads_{files_, 2, 100, 64};  // less than any of them takes
 };
 
-// The list of what was read does not outlive it.
 TEST_F(TreeLoadsTest, WhatWasTakenIsForgotten) {
   for (int i = 0; i < 1000; ++i) {
     Awaited* const load = want_and_wait("a");
     EXPECT_TRUE(take("a"));
     load->ran_again();
   }
-  EXPECT_LE(loads_.listed(), 2u);
+  EXPECT_EQ(loads_.bytes(), 0u);
 }
 
 // Else two rows might take from each other what they need, for ever.
@@ -92,6 +94,72 @@ TEST_F(TreeLoadsTest, WhatAWriteHasOvertakenIsReadAgain) {
   old->ran_again();
   now->ran_again();
   EXPECT_EQ(loads_.bytes(), 0u);
+}
+
+// Each allocation fails in turn, and then nothing is wanted.
+TEST_F(TreeLoadsTest, WhatThereIsNoMemoryForIsWantedLater) {
+  const std::string key(100, 'k');
+  disk_.pairs[key] = "value";
+  bool failed = true;
+  uint64_t changes = 0;
+  for (; failed; ++changes) {
+    bool thrown = false;
+    Awaited* load = nullptr;
+    {
+      const FailingMemory fails(static_cast<int64_t>(changes));
+      try {
+        load = loads_.want(key, {0, changes});
+      } catch (const std::bad_alloc&) {
+        thrown = true;
+      }
+      failed = FailingMemory::failed();
+    }
+    EXPECT_EQ(thrown, failed);
+    if (thrown) {
+      EXPECT_EQ(loads_.bytes(), 0u);
+      load = loads_.want(key, {0, changes});
+    }
+    Told told;
+    load->begin(told);
+    told.wait();
+    EXPECT_TRUE(take(key, changes));
+    load->ran_again();
+    EXPECT_EQ(loads_.bytes(), 0u);
+  }
+  EXPECT_GT(changes, 2u);
+}
+
+TEST_F(TreeLoadsTest, ToForgetWhatOthersHoldNeedsNoMemory) {
+  Awaited* const old = want_and_wait("a", 1);
+  {
+    const FailingMemory fails(0);
+    EXPECT_FALSE(take("a", 2));
+  }
+  old->ran_again();
+  EXPECT_EQ(loads_.bytes(), 0u);
+}
+
+// Who waits is told all the same, and the next one has it read again.
+TEST_F(TreeLoadsTest, WhatThereIsNoMemoryToReadHasFailed) {
+  disk_.throws = true;
+  Awaited* const load = want_and_wait("a");
+  disk_.throws = false;
+  TreeRead read;
+  EXPECT_TRUE(loads_.take("a", {}, read));
+  EXPECT_EQ(read.state, TreeRead::State::failed);
+  load->ran_again();
+  want_and_wait("a")->ran_again();
+  EXPECT_FALSE(take("a"));
+}
+
+TEST_F(TreeLoadsTest, WithoutThreadsNothingIsWanted) {
+  const NoThreads none;
+  TreeLoads loads(files_, 2, 100, 64);
+  EXPECT_EQ(loads.want("a", {}), nullptr);
+  const std::string_view key = "a";
+  TreeRead read;
+  loads.read({&key, 1}, &read);
+  EXPECT_EQ(read.value, disk_.pairs["a"]);
 }
 
 // All threads that have nothing else to do help whoever reads many.
