@@ -278,9 +278,8 @@ bool ItemCache::reclaim(uint64_t limit, uint64_t fields) {
 }
 
 void ItemCache::adopt_orphans(uint64_t limit) {
-  for (uint64_t i = 0; i < limit; ++i) {
-    RetiredQueue::Entry entry;
-    if (!store_.pop_orphan(entry)) return;
+  RetiredQueue::Entry entry;
+  for (uint64_t i = 0; i < limit && retired_.make_room() && store_.pop_orphan(entry); ++i) {
     count_retired(static_cast<int64_t>(ItemStore::footprint(entry.location)));
     retired_.push(entry);
   }

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/broken.h"
+#include "base/wait_for_memory.h"
 #include "items/chunk_walk.h"
 #include "items/clock_hand.h"
 #include "items/compactor.h"
@@ -93,12 +94,9 @@ void ItemStore::unregister_cache(ItemCache* cache) {
 uint64_t ItemStore::leave_orphans(RetiredQueue& queue) {
   std::lock_guard guard(mutex_);
   uint64_t bytes = 0;
-  try {
-    for (; !queue.empty(); queue.pop()) {
-      orphans_.push(queue.front());
-      bytes += footprint(queue.front().location);
-    }
-  } catch (const std::bad_alloc&) {  // the rest stays where it is
+  for (; !queue.empty() && orphans_.make_room(); queue.pop()) {
+    orphans_.push(queue.front());
+    bytes += footprint(queue.front().location);
   }
   orphan_bytes_ += bytes;
   orphans_waiting_.store(orphans_.size(), std::memory_order_relaxed);
@@ -122,15 +120,18 @@ void ItemStore::free_alone(Location location) {
   is_large(location) ? large_.free(location) : objects_.free(location);
 }
 
-// The epoch is read under the lock, so that they are in the order of their epochs.
+// The epoch is read under the lock, so that they are in the order of their epochs. It is unlinked
+// already.
 void ItemStore::retire_alone(Location location) {
   if (broken(Rule::epochs)) return free_alone(location);
-  std::lock_guard guard(mutex_);
-  const uint64_t bytes = bytes_alone(location);
-  budget_.passing.fetch_add(static_cast<int64_t>(bytes));
-  retired_alone_bytes_.fetch_add(bytes);
-  retired_alone_.push({location, epochs_.current()});
-  retired_alone_waiting_.store(retired_alone_.size() + half_freed_.size());
+  wait_for_memory([&] {
+    const std::lock_guard guard(mutex_);
+    retired_alone_.push({location, epochs_.current()});
+    const uint64_t bytes = bytes_alone(location);
+    budget_.passing.fetch_add(static_cast<int64_t>(bytes));
+    retired_alone_bytes_.fetch_add(bytes);
+    retired_alone_waiting_.store(retired_alone_.size() + half_freed_.size());
+  });
 }
 
 bool ItemStore::pop_retired_alone(uint64_t oldest, Location& location) {

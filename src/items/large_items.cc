@@ -108,6 +108,8 @@ void LargeItems::enter(Header* header) {
 void LargeItems::give_number(Header* header) {
   std::lock_guard guard(mutex_);
   if (free_numbers_.empty()) {
+    // Whoever gives a number back needs no memory.
+    if (free_numbers_.capacity() == table_.size()) free_numbers_.reserve(2 * table_.size() + 1);
     header->number = static_cast<uint32_t>(table_.size());
     table_.push_back(header);
     limit_.store(static_cast<uint32_t>(table_.size()), std::memory_order_relaxed);
