@@ -8,6 +8,7 @@
 
 #include "base/broken.h"
 #include "base/kill_point.h"
+#include "base/wait_for_memory.h"
 
 namespace isotherm {
 namespace {
@@ -217,14 +218,16 @@ void Journal::run() {
     };
     wake_.wait_for(lock, pause, wanted);
     lock.unlock();
-    step(false);
+    wait_for_memory([this] { step(false); });
     lock.lock();
   }
   lock.unlock();
-  step(true);
-  if (error() == 0 && segments_.take_back(buffer_.end())) return;
-  append_mark();
-  step(true);
+  wait_for_memory([this] {
+    step(true);
+    if (error() == 0 && segments_.take_back(buffer_.end())) return;
+    append_mark();
+    step(true);
+  });
 }
 
 // Says that all before it is on disk. It is written with what comes next, and not synced by itself.
@@ -234,6 +237,7 @@ void Journal::append_mark() {
   if (append_again({reinterpret_cast<const char*>(&mark), sizeof mark})) mark_end_ = buffer_.end();
 }
 
+// Throws std::bad_alloc; another step goes on where this one ended.
 void Journal::step(bool ends) {
   int result = 0;
   {
@@ -330,11 +334,12 @@ void Journal::rewind() {
 
 void Journal::note_error(int error) {
   if (error != 0) last_error_.store(error, std::memory_order_relaxed);
-  const int before = error_.exchange(error, std::memory_order_seq_cst);
-  if (before == error || !options_.log) return;
-  options_.log(error == 0 ? "the journal can be written again"
-                          : std::string("the journal cannot be written, writes are refused: ") +
-                                std::generic_category().message(error));
+  if (error_.load() == error) return;
+  const std::string line = error == 0 ? "the journal can be written again"
+                                      : "the journal cannot be written, writes are refused: " +
+                                            std::generic_category().message(error);
+  error_.store(error, std::memory_order_seq_cst);
+  if (options_.log) options_.log(line);
 }
 
 // Those whose changes are safe; all, while the disk fails. Takes no memory, for a batch that ends

@@ -1,4 +1,4 @@
-// The journal where memory fails.
+// The journal where memory fails, or there are no threads.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -8,6 +8,7 @@
 
 #include "models/failing_memory.h"
 #include "models/journal_fixture.h"
+#include "models/no_threads.h"
 
 namespace isotherm::journal_memory_test {
 namespace {
@@ -39,6 +40,59 @@ TEST(RecordBufferTest, ABlockForWhichThereIsNoMemoryBringsItsOwn) {
   buffer.release(buffer.end());
   buffer.trim(0);
   EXPECT_EQ(buffer.bytes(), 0u);
+}
+
+// What gives memory back needs none.
+TEST(RecordBufferTest, ReleasesAndTrimsWithoutMemory) {
+  RecordBuffer buffer(100);
+  std::atomic<uint64_t> open{0};
+  const auto fill = [&](int blocks) {
+    for (int i = 0; i < blocks; ++i) {
+      std::memset(buffer.reserve(RecordBuffer::chunk_bytes, open).at, 'a', 1);
+    }
+  };
+  for (int i = 0; i < 200; ++i) {
+    fill(1);
+    const FailingMemory fails(0);
+    buffer.release(buffer.end());
+  }
+  EXPECT_EQ(buffer.memory(), RecordBuffer::chunk_bytes);
+  fill(9);
+  {
+    const FailingMemory fails(0);
+    buffer.release(buffer.end());
+    buffer.trim(3 * RecordBuffer::chunk_bytes);
+  }
+  EXPECT_EQ(buffer.memory(), 4 * RecordBuffer::chunk_bytes);
+  EXPECT_EQ(buffer.bytes(), 0u);
+}
+
+// Each allocation of the thread that writes fails in turn, between others and in the last steps.
+TEST_F(JournalMemoryTest, WhereTheWritersMemoryFailsItGoesOn) {
+  const std::string value(5'000, 'v');
+  for (int tries = 0; tries < 40; ++tries) {
+    folder = new_folder();
+    open();
+    files.fail_memory(tries);
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(put("key" + std::to_string(i), value), Status::ok);
+    files.fail_memory(tries);
+    JournalSegment at;
+    const int begun = store->journal->begin_segment(at);
+    EXPECT_TRUE(begun == 0 || begun == -ENOMEM) << begun;
+    const auto before = store->content();
+    EXPECT_EQ(before.size(), 8u);
+    EXPECT_TRUE(open().content() == before) << tries;
+  }
+}
+
+TEST_F(JournalMemoryTest, WhereTheSystemGivesNoThreadAStoreIsFilledAllTheSame) {
+  open();
+  EXPECT_EQ(put("key", "value"), Status::ok);
+  store.reset();
+  Engine engine(JournaledStore::options(), clock);
+  const NoThreads none;
+  EXPECT_EQ(fill_store(engine, JournalReader(folder, "test", 4)), 0u);
+  EXPECT_EQ(engine.database(0).keys, 1u);
 }
 
 // Each allocation of the batch fails in turn.

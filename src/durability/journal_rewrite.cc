@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -30,7 +31,12 @@ void Journal::obey() {
     if (!ordered_) return;
     order = std::exchange(order_, nullptr);
   }
-  const int result = order();
+  int result = -ENOMEM;
+  try {
+    result = order();
+  } catch (const std::bad_alloc&) {
+    // Whoever waits for it is told.
+  }
   const std::lock_guard guard(mutex_);
   order_result_ = result;
   ordered_ = false;

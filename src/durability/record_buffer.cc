@@ -24,6 +24,11 @@ RecordBuffer::Chunk RecordBuffer::make_chunk(uint64_t bytes) {
 // With the lock. Where the list of chunks finds no memory, nothing has changed.
 void RecordBuffer::begin_chunk(Chunk& chunk) {
   chunks_.push_back(std::move(chunk));
+  fill_last();
+}
+
+// With the lock; from its beginning.
+void RecordBuffer::fill_last() {
   chunks_.back().lsn = end();
   next_ = chunks_.back().memory.get();
   left_ = chunks_.back().capacity;
@@ -94,13 +99,13 @@ std::string_view RecordBuffer::piece(uint64_t lsn) const {
 }
 
 void RecordBuffer::trim(uint64_t bytes) {
-  std::vector<Chunk> gone;  // their memory is given back without the lock
-  gone.reserve(most_spare);
-  const std::lock_guard guard(lock_);
-  while (spare_.size() * chunk_bytes > bytes) {
-    memory_.fetch_sub(spare_.back().capacity, std::memory_order_relaxed);
-    gone.push_back(std::move(spare_.back()));
+  for (;;) {
+    Chunk gone;  // its memory is given back without the lock
+    const std::lock_guard guard(lock_);
+    if (spare_.size() * chunk_bytes <= bytes) return;
+    gone = std::move(spare_.back());
     spare_.pop_back();
+    memory_.fetch_sub(gone.capacity, std::memory_order_relaxed);
   }
 }
 
@@ -116,13 +121,13 @@ bool RecordBuffer::release_first(uint64_t lsn) {
   if (chunks_.empty()) return false;
   const bool is_last = chunks_.size() == 1;
   if ((is_last ? end() : chunks_[1].lsn) > lsn) return false;
-  gone = std::move(chunks_.front());
-  chunks_.pop_front();
-  if (is_last) left_ = 0;
-  if (is_last && gone.capacity == chunk_bytes) {
-    begin_chunk(gone);  // it is filled on
-  } else if (keep(gone)) {
-    gone = {};
+  if (is_last && chunks_.front().capacity == chunk_bytes) {
+    fill_last();
+  } else {
+    if (is_last) left_ = 0;
+    gone = std::move(chunks_.front());
+    chunks_.pop_front();
+    if (keep(gone)) gone = {};
   }
   released_.store(chunks_.empty() ? end() : chunks_.front().lsn, std::memory_order_release);
   return !is_last;

@@ -68,6 +68,7 @@ class RecordBuffer {
   static constexpr size_t most_spare = 40;  // what comes between two syncs of a busy store
   Chunk make_chunk(uint64_t bytes);
   void begin_chunk(Chunk& chunk);
+  void fill_last();
   Room take_room(uint64_t bytes, std::atomic<uint64_t>& open);
   bool keep(Chunk& chunk);
   bool release_first(uint64_t lsn);

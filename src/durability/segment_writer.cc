@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 namespace isotherm {
-namespace {
 
-// Where a file is made before it has its name.
-std::string beside(const std::string& path) { return path + ".new"; }
-
-}  // namespace
+SegmentWriter::FileName::FileName(const std::string& its) : path(its), beside(its + ".new") {}
 
 // Otherwise a segment may begin behind records that a loss of power takes away.
 int SegmentWriter::sync_last(uint64_t used_bytes, uint64_t oldest) {
@@ -41,6 +38,9 @@ uint64_t SegmentWriter::size_of_next(uint64_t least_bytes) const {
 int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t least_bytes) {
   Manifest next = manifest_;
   ++next.last;
+  // Nothing behind this takes memory.
+  const FileName its(segment_path(base_, next.last));
+  lsns_.reserve(lsns_.size() + 1);
   SegmentHeader header{};
   header.store = next.store;
   header.number = next.last;
@@ -53,9 +53,8 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
   const bool prepares = prepared_ >= 0 || (file_ >= 0 && !has_room(first_lsn + least_bytes));
   if (bytes != segment_bytes_) drop_prepared();
   int made = std::exchange(prepared_, -1);
-  const std::string path = segment_path(base_, next.last);
-  int result = made < 0 ? make(path, &header, sizeof header, bytes, made)
-                        : name(path, &header, sizeof header, made);
+  int result = made < 0 ? make(its, &header, sizeof header, bytes, made)
+                        : name(its, &header, sizeof header, made);
   if (result >= 0) {
     begins_ = true;
     result = write_manifest(next);
@@ -93,21 +92,22 @@ bool SegmentWriter::take_back(uint64_t lsn) {
 }
 
 void SegmentWriter::prepare() {
-  if (!std::exchange(prepares_, false)) return;
-  const std::string path = segment_path(base_, manifest_.last + 1);
-  if (make_room(path, segment_bytes_, prepared_) < 0) drop_prepared();
+  if (!prepares_) return;
+  prepared_name_ = FileName(segment_path(base_, manifest_.last + 1));
+  prepares_ = false;
+  if (make_room(prepared_name_, segment_bytes_, prepared_) < 0) drop_prepared();
 }
 
 void SegmentWriter::drop_prepared() {
   if (prepared_ < 0) return;
   files_.close(std::exchange(prepared_, -1));
-  files_.remove(beside(segment_path(base_, manifest_.last + 1)));
+  files_.remove(prepared_name_.beside);
 }
 
 int SegmentWriter::write_manifest(Manifest& manifest) {
   seal_header(manifest);
   int file = -1;
-  const int result = make(manifest_path(base_), &manifest, sizeof manifest, sizeof manifest, file);
+  const int result = make(manifest_name_, &manifest, sizeof manifest, sizeof manifest, file);
   if (file >= 0) files_.close(file);
   return result;
 }
@@ -119,8 +119,12 @@ int SegmentWriter::begin_with(uint64_t number, const JournalBase& base) {
   if (const int result = write_manifest(next); result < 0) return result;
   const Manifest before = std::exchange(manifest_, next);
   lsns_.erase(lsns_.begin(), lsns_.begin() + static_cast<ptrdiff_t>(next.first - before.first));
-  if (before.base.number != 0) files_.remove(base_path(base_, before.base.number));
-  remove_dropped(before.first, next.first);
+  try {
+    if (before.base.number != 0) files_.remove(base_path(base_, before.base.number));
+    remove_dropped(before.first, next.first);
+  } catch (const std::bad_alloc&) {
+    // The next start removes what is left.
+  }
   return 0;
 }
 
@@ -135,13 +139,13 @@ int SegmentWriter::cut_before(uint64_t lsn, const JournalBase& base) {
 }
 
 int SegmentWriter::put_base(const std::string& path, uint64_t number, uint64_t bytes) {
-  const std::string its = base_path(base_, number);
-  const int64_t copied = files_.copy(path, beside(its));
+  const FileName its(base_path(base_, number));
+  const int64_t copied = files_.copy(path, its.beside);
   int result = copied < 0 ? static_cast<int>(copied) : 0;
   if (result == 0 && static_cast<uint64_t>(copied) != bytes) result = -EIO;
-  if (result >= 0) result = files_.rename(beside(its), its);
+  if (result >= 0) result = files_.rename(its.beside, its.path);
   if (result < 0) {
-    files_.remove(beside(its));
+    files_.remove(its.beside);
     return result;
   }
   return files_.sync_folder(folder_);
@@ -151,35 +155,35 @@ int SegmentWriter::put_base(const std::string& path, uint64_t number, uint64_t b
 // stays.
 void SegmentWriter::remove_dropped(uint64_t oldest, uint64_t end) {
   for (uint64_t number = oldest; number < end; ++number) {
-    if (number != manifest_.base.number) files_.remove(base_path(base_, number));
-    files_.remove(beside(base_path(base_, number)));
+    const FileName base(base_path(base_, number));
+    if (number != manifest_.base.number) files_.remove(base.path);
+    files_.remove(base.beside);
     if (number < manifest_.first) files_.remove(segment_path(base_, number));
   }
 }
 
 // `file` stays open, also where this fails later.
-int SegmentWriter::make(const std::string& path, const void* header, uint64_t header_bytes,
+int SegmentWriter::make(const FileName& its, const void* header, uint64_t header_bytes,
                         uint64_t bytes, int& file) {
-  const int result = make_room(path, bytes, file);
-  return result < 0 ? result : name(path, header, header_bytes, file);
+  const int result = make_room(its, bytes, file);
+  return result < 0 ? result : name(its, header, header_bytes, file);
 }
 
-int SegmentWriter::make_room(const std::string& path, uint64_t bytes, int& file) {
-  files_.remove(beside(path));  // of an attempt that failed
-  file = files_.open(beside(path));
+int SegmentWriter::make_room(const FileName& its, uint64_t bytes, int& file) {
+  files_.remove(its.beside);  // of an attempt that failed
+  file = files_.open(its.beside);
   if (file < 0) return file;
   const int result = files_.allocate(file, bytes);
-  if (result < 0) files_.remove(beside(path));
+  if (result < 0) files_.remove(its.beside);
   return result;
 }
 
-int SegmentWriter::name(const std::string& path, const void* header, uint64_t header_bytes,
-                        int file) {
+int SegmentWriter::name(const FileName& its, const void* header, uint64_t header_bytes, int file) {
   int result = write_at(file, static_cast<const char*>(header), header_bytes, 0);
   if (result >= 0) result = files_.sync(file);
-  if (result >= 0) result = files_.rename(beside(path), path);
+  if (result >= 0) result = files_.rename(its.beside, its.path);
   if (result < 0) {
-    files_.remove(beside(path));
+    files_.remove(its.beside);
     return result;
   }
   return files_.sync_folder(folder_);

@@ -19,7 +19,8 @@
 // Records are stored to a mapped segment where its file can be mapped (durability/files.h), else
 // written. A kill in the middle of either leaves a torn tail, which a start finds by its checksum.
 //
-// Errors come back as -errno, and the same call may be made again later.
+// Errors come back as -errno, and the same call may be made again later; so where std::bad_alloc is
+// thrown.
 //
 // Threads. The writer's only; `prepare` may run beside writes.
 #pragma once
@@ -42,6 +43,7 @@ class SegmentWriter {
       : files_(files),
         folder_(std::move(folder)),
         base_(folder_ + "/" + name),
+        manifest_name_(manifest_path(base_)),
         manifest_(manifest),
         lsns_(std::move(lsns)),
         segment_bytes_(file_bytes) {}
@@ -91,11 +93,20 @@ class SegmentWriter {
   // Where the disk has no room for more, a segment has so many bytes.
   static constexpr uint64_t least_segment = 1 << 20;
 
+  // A file's name, and where it is made before it has that.
+  struct FileName {
+    FileName() = default;
+    explicit FileName(const std::string& its);
+
+    std::string path;
+    std::string beside;
+  };
+
   uint64_t size_of_next(uint64_t least_bytes) const;
-  int make_room(const std::string& path, uint64_t bytes, int& file);
-  int make(const std::string& path, const void* header, uint64_t header_bytes, uint64_t bytes,
+  int make_room(const FileName& its, uint64_t bytes, int& file);
+  int make(const FileName& its, const void* header, uint64_t header_bytes, uint64_t bytes,
            int& file);
-  int name(const std::string& path, const void* header, uint64_t header_bytes, int file);
+  int name(const FileName& its, const void* header, uint64_t header_bytes, int file);
   void drop_prepared();
   int write_manifest(Manifest& manifest);
   int begin_with(uint64_t number, const JournalBase& base);
@@ -107,12 +118,14 @@ class SegmentWriter {
   Files& files_;
   const std::string folder_;
   const std::string base_;
+  const FileName manifest_name_;
   Manifest manifest_;
   std::vector<uint64_t> lsns_;  // of its segments, in order
   const uint64_t segment_bytes_;
   int file_ = -1;
   char* mapped_ = nullptr;  // all of the file, or none
   int prepared_ = -1;       // the file of the next, beside its name, of segment_bytes_
+  FileName prepared_name_;  // its name
   bool prepares_ = false;   // it is wanted
   bool begins_ = false;     // the manifest may name the next already, so nothing goes into this one
   uint64_t capacity_ = 0;   // bytes of the file

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <sstream>
 #include <string>
@@ -56,6 +58,9 @@ class FaultyFiles final : public Files {
     const std::lock_guard guard(mutex_);
     short_writes_ = true;
   }
+  // Behind the next sync, so many allocations of the thread that syncs work, and the next one
+  // fails.
+  void fail_memory(int64_t works) { memory_works_ = works; }
   uint64_t faults_met() {
     const std::lock_guard guard(mutex_);
     return faults_met_;
@@ -127,6 +132,7 @@ class FaultyFiles final : public Files {
   }
   // One that fails forgets what was written, as systems do.
   int sync(int file) override {
+    if (const int64_t works = memory_works_.exchange(-1); works >= 0) memory_.emplace(works);
     const FailingMemory::Pause pause;
     std::unique_lock guard(mutex_);
     let_go_.wait(guard, [this] { return !holds_syncs_; });
@@ -211,6 +217,8 @@ class FaultyFiles final : public Files {
   bool short_writes_ = false;
   bool holds_syncs_ = false;
   int64_t room_ = INT64_MAX;
+  std::atomic<int64_t> memory_works_{-1};
+  std::optional<FailingMemory> memory_;  // of the thread that syncs
   std::condition_variable let_go_;
 };
 
