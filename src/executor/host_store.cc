@@ -30,12 +30,11 @@ uint64_t HostStore::flush_index(uint32_t number) {
   {
     const std::lock_guard guard(flushed_mutex);
     // First, since it may find no memory, and nobody may free what was detached.
-    flushed.emplace_back();
+    std::list<Flushed> place(1);
     if (DetachedIndex index = database.detach()) {
-      flushed.back() = {std::move(index), epochs.current(), number};
+      place.front() = {std::move(index), epochs.current(), number};
+      flushed.splice(flushed.end(), place);
       any_flushed.store(true, std::memory_order_relaxed);
-    } else {
-      flushed.pop_back();
     }
   }
   return database.flush_version();

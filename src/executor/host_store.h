@@ -9,7 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -144,7 +144,7 @@ struct HostStore {
     uint32_t database;
   };
   std::mutex flushed_mutex;
-  std::deque<Flushed> flushed;
+  std::list<Flushed> flushed;
   std::atomic<bool> any_flushed{false};  // of these; for a look without the mutex
   // How many still look at flushed indexes, none of which is taken apart meanwhile; with the mutex.
   uint32_t flushed_keepers = 0;

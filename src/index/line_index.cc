@@ -1,9 +1,10 @@
 #include "index/line_index.h"
 
 #include <algorithm>
-#include <iterator>
 #include <new>
 #include <utility>
+
+#include "base/raise_to.h"
 
 namespace isotherm {
 
@@ -56,7 +57,7 @@ void LineIndex::make_segments(uint64_t prefix, int depth, uint64_t clock, uint64
 }
 
 LineIndex::~LineIndex() {
-  for (Segment* segment : all_segments()) free_segment(segment);
+  each_segment([this](Segment* segment) { free_segment(segment); });
   for (Retired& retired : retired_) free_retired(retired);
   delete directory_.load(std::memory_order_relaxed);
 }
@@ -84,8 +85,9 @@ void LineIndex::free_retired(Retired& retired) {
 }
 
 // Segments of the directory, each once, and those that lines are moving to.
-std::vector<Segment*> LineIndex::all_segments() const {
-  std::vector<Segment*> segments;
+// Those that moves lead to behind all others. The visitor may free them.
+template <class Visit>
+void LineIndex::each_segment(const Visit& visit) const {
   // Each has to be read before the next one is known, so they are asked for before.
   constexpr uint64_t ahead = 16;
   const Directory* directory = directory_.load(std::memory_order_acquire);
@@ -95,16 +97,21 @@ std::vector<Segment*> LineIndex::all_segments() const {
   for (uint64_t i = 0; i < directory->size();) {
     if (i + ahead < directory->size()) __builtin_prefetch(segment_at(i + ahead));
     auto* segment = segment_at(i);
-    segments.push_back(segment);
     i += uint64_t{1} << (directory->view.bits - segment->depth);
+    visit(segment);
   }
   for (const Move& move : moves_) {
     if (move.joins) {
-      segments.push_back(move.parent);
+      visit(move.parent);
     } else {
-      segments.insert(segments.end(), std::begin(move.child), std::end(move.child));
+      for (Segment* const child : move.child) visit(child);
     }
   }
+}
+
+std::vector<Segment*> LineIndex::all_segments() const {
+  std::vector<Segment*> segments;
+  each_segment([&](Segment* segment) { segments.push_back(segment); });
   return segments;
 }
 
@@ -115,20 +122,17 @@ uint64_t LineIndex::count() const {
 uint64_t LineIndex::last_version() const {
   std::lock_guard guard(grow_mutex_);
   uint64_t last = 0;
-  for (const Segment* segment : all_segments()) {
+  each_segment([&](const Segment* segment) {
     last = std::max(last, segment->clock.load(std::memory_order_relaxed));
-  }
+  });
   return last;
 }
 
 // Segments that lines move to hear of it when they get them.
 void LineIndex::begin_versions(uint64_t version) {
   std::lock_guard guard(grow_mutex_);
-  for (Segment* segment : all_segments()) {
-    uint64_t seen = segment->clock.load(std::memory_order_relaxed);
-    while (seen < version && !segment->clock.compare_exchange_weak(seen, version)) {
-    }
-  }
+  each_segment(
+      [&](Segment* segment) { raise_to(segment->clock, version, std::memory_order_seq_cst); });
 }
 
 void LineIndex::request_split(Segment& segment) {

@@ -260,6 +260,8 @@ class LineIndex {
                      std::vector<Segment*>& made);
   void free_segment(Segment* segment);
   void free_retired(Retired& retired);
+  template <class Visit>
+  void each_segment(const Visit& visit) const;
   std::vector<Segment*> all_segments() const;
 
   template <class Visit>

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/wait_for_memory.h"
 #include "index/segment.h"
 
 namespace isotherm {
@@ -147,7 +148,7 @@ void LinePool::give_locked(Bucket* line) {
   Span& span = spans_[offset];
   span.free[number / 64] |= uint64_t{1} << number % 64;
   ++free_;
-  if (span.count++ == 0) with_free_.insert(offset);
+  if (span.count++ == 0) wait_for_memory([&] { with_free_.insert(offset); });
   if (span.count < lines_per_span || ++whole_ == 1) return;
   spans_.erase(offset);
   with_free_.erase(offset);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/memory_node.h"
+#include "base/wait_for_memory.h"
 #include "items/poison.h"
 
 namespace isotherm {
@@ -158,7 +159,7 @@ void Pages::give_locked(uint64_t offset) {
     madvise(page, page_bytes, MADV_DONTNEED);
   }
   if (was != Backing::ordinary) madvise(page, page_bytes, MADV_HUGEPAGE);
-  free_.push_back(offset);
+  wait_for_memory([&] { free_.push_back(offset); });
   std::push_heap(free_.begin(), free_.end(), std::greater<>());
 }
 

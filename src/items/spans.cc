@@ -3,6 +3,8 @@
 #include <bit>
 #include <cstddef>
 
+#include "base/wait_for_memory.h"
+
 namespace isotherm {
 namespace {
 
@@ -22,7 +24,7 @@ int Spans::order_of(uint64_t bytes) {
 void Spans::insert(uint64_t page_offset, Page& page, int order, uint32_t leaf) {
   const auto at = static_cast<size_t>(order);
   page.free[at] |= 1u << leaf;
-  with_free_[at].insert(page_offset);
+  wait_for_memory([&] { with_free_[at].insert(page_offset); });
 }
 
 void Spans::remove(uint64_t page_offset, Page& page, int order, uint32_t leaf) {

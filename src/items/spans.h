@@ -6,7 +6,8 @@
 // with its buddy as far as it can. Leaves that were in use are noted as dirty; the next one who
 // takes them clears them.
 //
-// Pure bookkeeping: no memory is touched here. Threads: the owner's lock (items/pages.h).
+// Pure bookkeeping: no memory is touched here. Who gives a span back cannot be refused, so it waits
+// for the little memory that a note of it needs. Threads: the owner's lock (items/pages.h).
 #pragma once
 
 #include <array>

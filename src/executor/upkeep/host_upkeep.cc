@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/wait_for_memory.h"
 #include "gpu/platform/device_error.h"
 #include "index/item_table.h"
 
@@ -224,7 +225,7 @@ bool HostUpkeep::drain() {
   const bool more =
       store_.flushed.front().index.walked().drain(lines_per_drain, [&](uint64_t root) {
         store_.items.prefetch_bits(root);
-        drained_.push_back(root);
+        wait_for_memory([&] { drained_.push_back(root); });  // nothing else leads there any more
       });
   const bool objects = store_.items.objects().count() != 0;
   const auto retire = [&](Location location) {
