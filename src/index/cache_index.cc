@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/raise_to.h"
+
 namespace isotherm {
 namespace {
 
@@ -49,10 +51,7 @@ uint64_t CacheIndex::last_version() const {
 
 void CacheIndex::begin_versions(uint64_t version) {
   for (uint64_t i = 0; i < group_count_; ++i) {
-    std::atomic<uint64_t>& clock = groups_[i].clock;
-    uint64_t at = clock.load(std::memory_order_relaxed);
-    while (at < version && !clock.compare_exchange_weak(at, version, std::memory_order_relaxed)) {
-    }
+    raise_to(groups_[i].clock, version, std::memory_order_relaxed);
   }
 }
 

@@ -2,6 +2,7 @@
 #include <new>
 
 #include "base/broken.h"
+#include "base/raise_to.h"
 #include "index/line_index.h"
 
 namespace isotherm {
@@ -36,10 +37,7 @@ class ChainWriter {
 void hand_over(Segment& from, Segment& to, size_t count) {
   to.count.fetch_add(static_cast<int64_t>(count), std::memory_order_relaxed);
   from.count.fetch_sub(static_cast<int64_t>(count), std::memory_order_relaxed);
-  const uint64_t clock = from.clock.load(std::memory_order_relaxed);
-  uint64_t seen = to.clock.load(std::memory_order_relaxed);
-  while (seen < clock && !to.clock.compare_exchange_weak(seen, clock)) {
-  }
+  raise_to(to.clock, from.clock.load(std::memory_order_relaxed), std::memory_order_seq_cst);
 }
 
 }  // namespace

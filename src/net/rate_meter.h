@@ -5,11 +5,14 @@
 // samples of the step before.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+
+#include "base/raise_to.h"
 
 namespace isotherm::net {
 
@@ -50,10 +53,7 @@ struct Rates {
   }
   // Returns the peak with `memory` in it.
   uint64_t raise_peak(uint64_t memory) {
-    uint64_t peak = memory_peak.load(std::memory_order_relaxed);
-    while (memory > peak && !memory_peak.compare_exchange_weak(peak, memory)) {
-    }
-    return memory > peak ? memory : peak;
+    return std::max(memory, raise_to(memory_peak, memory, std::memory_order_seq_cst));
   }
 
  private:

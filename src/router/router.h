@@ -48,8 +48,6 @@ class Router {
   const BinFlow& flow() const { return flow_; }
   const Model& model() const { return *model_; }
 
-  // From the next training on.
-  void set_model(std::unique_ptr<Model> model) { model_ = std::move(model); }
   // Learns from what was sampled; true if the model's choice is put into effect. `keys`: in the
   // store.
   bool train(uint64_t keys);

@@ -24,7 +24,6 @@ class RespWriter {
  public:
   RespWriter(Output& output, int version) : output_(output), resp3_(version >= 3) {}
 
-  bool resp3() const { return resp3_; }
   Output& output() { return output_; }
 
   // Bytes that are a whole reply already.
