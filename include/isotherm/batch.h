@@ -293,6 +293,9 @@ class Batch {
 
   // ---- For executors ----
 
+  // Rows from `first` on, and what is about them, were never appended (the engine's, not for
+  // others).
+  void drop(Row first);
   // The columns; pointers are stable while the batch runs.
   struct Columns {
     Op* op = nullptr;

@@ -315,6 +315,13 @@ void Batch::clear() {
   arguments_.clear();
 }
 
+void Batch::drop(Row first) {
+  while (!guards_.empty() && guards_.back().row >= first) guards_.pop_back();
+  while (!groups_.empty() && groups_.back().end > first) groups_.pop_back();
+  while (!views_.empty() && views_.back().end > first) views_.pop_back();
+  size_ = std::min(size_, first);
+}
+
 void Batch::shrink(Row rows) {
   if (capacity_ > rows && size_ <= rows) grow(std::max(first_capacity, rows));
   if (arguments_.empty() && arguments_.capacity() > rows) arguments_.shrink_to_fit();

@@ -60,6 +60,31 @@ TEST(Batch, KnowsWhetherItWritesAndHasGroups) {
   EXPECT_TRUE(batch.has_groups());
 }
 
+TEST(Batch, WhatIsDroppedWasNeverThere) {
+  const auto nothing = [](Batch&, Batch::Row, void*) {};
+  Batch batch;
+  batch.get("a");
+  batch.guard(nothing);
+  batch.put("b", "1");
+  batch.group(0);
+  batch.get("c");
+  batch.view(2);
+  const Batch::Row first = batch.get("d");
+  batch.guard(nothing);
+  batch.put("e", "1");
+  batch.group(first);
+  batch.flush(0, 1);
+  batch.get("f");
+  batch.view(first);
+  batch.drop(first);
+  EXPECT_EQ(batch.size(), first);
+  EXPECT_EQ(batch.guards().size(), 1u);
+  ASSERT_EQ(batch.groups().size(), 1u);
+  EXPECT_EQ(batch.groups().front().end, 2u);
+  ASSERT_EQ(batch.views().size(), 1u);
+  EXPECT_EQ(batch.views().front().end, first);
+}
+
 TEST(Batch, AGuardInNoGroupMakesOneOfTheWholeBatch) {
   const auto nothing = [](Batch&, Batch::Row, void*) {};
   Batch batch;

@@ -3,7 +3,8 @@
 // Most buffers have one size, and most are needed for one turn only. The pool keeps the free ones,
 // so the same memory, still in the cache, serves one connection after the other. `trim` frees the
 // buffers that nobody has needed since its last call. Larger buffers come from the heap and are
-// freed at once. `memory` counts all buffers, in use or kept.
+// freed at once. `memory` counts all buffers, in use or kept. Who takes one may find no memory
+// (std::bad_alloc), and nothing has changed then; who gives one back needs none.
 //
 // Threads. Belongs to one loop.
 #pragma once
@@ -52,15 +53,17 @@ class BufferPool {
       spare_ = std::min(spare_, free_.size());
       return chunk;
     }
-    const size_t capacity = bytes <= chunk_bytes ? chunk_bytes : bytes;
-    memory_ += capacity;
-    return Buffer(capacity);
+    return take_exactly(std::max(bytes, chunk_bytes));
   }
 
   // Just so many.
   Buffer take_exactly(size_t bytes) {
+    // There are no more chunks, so each finds its place among the free ones.
+    const size_t most = (memory_ + bytes) / chunk_bytes;
+    if (free_.capacity() < most) free_.reserve(2 * most);
+    Buffer made(bytes);
     memory_ += bytes;
-    return Buffer(bytes);
+    return made;
   }
 
   void give(Buffer&& chunk) {

@@ -28,8 +28,15 @@ void Output::clear() {
     pieces_.shrink_to_fit();
 }
 
+// For so many pieces: who has one in hand needs no memory any more.
+void Output::make_places(size_t more) {
+  if (pieces_.capacity() - pieces_.size() >= more) return;
+  pieces_.reserve(std::max(2 * pieces_.capacity(), pieces_.size() + more));
+}
+
 bool Output::append_kept(const Reply& reply, std::string_view part) {
   if (drops_) return true;
+  make_places(2);
   const uint64_t kept = engine_ != nullptr ? engine_->keep(reply) : 0;
   if (kept == 0) return false;
   Buffer rest;
@@ -60,6 +67,7 @@ void Output::add_piece(size_t bytes) {
   if (copied_ > most_ && !drops_) look_at_bound();
   if (drops_) clear();
   if (first_ < pieces_.size()) pieces_.back().end = write_;
+  make_places(1);
   Buffer chunk = pool_->take(bytes);
   copied_ += chunk.capacity;
   write_ = chunk.bytes.get();
@@ -88,6 +96,7 @@ void Output::append_unsigned(uint64_t value) {
 void Output::take_over(Output& other) {
   lost_ += std::exchange(other.lost_, 0);
   if (other.empty()) return other.clear();
+  make_places(other.pieces());
   other.pieces_.back().end = other.write_;
   if (first_ < pieces_.size()) pieces_.back().end = write_;
   for (size_t i = other.first_; i < other.pieces_.size(); ++i) {

@@ -21,6 +21,8 @@
 // cut, and its owner disconnects the client. `size` grows on all the same. How much that is its
 // bound says, which it asks while it grows, since others grow at the same time.
 //
+// Errors. Where there is no memory to append, std::bad_alloc; what was appended before stays.
+//
 // Threads. Belongs to the connection's loop.
 #pragma once
 
@@ -152,6 +154,7 @@ class Output {
       engine_->let_go(piece.kept);
   }
   void append_slow(std::string_view bytes);
+  void make_places(size_t more);
   void look_at_bound();
   void add_piece(size_t bytes);
   char* end_of(size_t piece) const {

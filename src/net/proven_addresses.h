@@ -8,9 +8,11 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <string>
-#include <unordered_map>
+#include <string_view>
 
 namespace isotherm::net {
 
@@ -19,7 +21,7 @@ class ProvenAddresses {
   // "127.0.0.1:6379", "[::1]:6379": an address with the port of a connection, which does not count.
   void add(const std::string& address) {
     const std::lock_guard guard(mutex_);
-    ++connections_[host_of(address)];
+    ++connections_[std::string(host_of(address))];
   }
   void remove(const std::string& address) {
     const std::lock_guard guard(mutex_);
@@ -32,12 +34,12 @@ class ProvenAddresses {
   }
 
  private:
-  static std::string host_of(const std::string& address) {
+  static std::string_view host_of(std::string_view address) {
     return address.substr(0, address.rfind(':'));
   }
 
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, size_t> connections_;  // by host
+  std::map<std::string, size_t, std::less<>> connections_;  // by host
 };
 
 }  // namespace isotherm::net

@@ -52,10 +52,18 @@ void Asides::answered(Aside& aside) {
   if (aside.input) pool_.give(std::move(aside.input));
 }
 
+void Asides::forget(const Turn& turn) {
+  std::erase_if(all_, [&](const auto& one) {
+    if (one->turn != nullptr && one->turn != &turn) return false;
+    answered(*one);
+    return true;
+  });
+}
+
 void Asides::let_go(Output& output) {
   size_t gone = 0;
-  while (gone < all_.size() && all_[gone]->turn == nullptr) {
-    output.take_over(all_[gone++]->output);
+  for (; gone < all_.size() && all_[gone]->turn == nullptr; ++gone) {
+    output.take_over(all_[gone]->output);
   }
   all_.erase(all_.begin(), all_.begin() + static_cast<ptrdiff_t>(gone));
 }

@@ -75,6 +75,8 @@ class Asides {
     return all_.back()->turn == nullptr ? all_.back().get() : nullptr;
   }
   void answered(Aside& aside);
+  // Those of that turn, and all that are answered, go without a word.
+  void forget(const Turn& turn);
   // Appends the answers of the asides that stand first and are answered to `output`.
   void let_go(Output& output);
 

@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "net/log.h"
 #include "net/loop/loop.h"
 #include "net/server_state.h"
 #include "net/walk.h"
@@ -55,18 +56,49 @@ void Connection::on_events(uint32_t events) {
   if (readable_ || !output_.empty()) loop_.ready(*this);
 }
 
-bool Connection::parse(Turn& turn) {
-  if (in_turn && !put_aside()) [[unlikely]]
+// Whether there is; else the client is disconnected.
+template <class Work>
+bool Connection::has_memory_for(const Work& work) {
+  try {
+    work();
+    return true;
+  } catch (const std::bad_alloc&) {
+    failed_ = true;
+    close();
+    log(LogLevel::warning, "a client is disconnected: there is no memory for what it asks");
     return false;
-  in_turn = true;
-  turn_ = &turn;
+  }
+}
+
+bool Connection::parse(Turn& turn) {
+  bool takes_part = false;
+  const Batch::Row first = turn.batch.size();
+  const auto work = [&] {
+    if (in_turn && !put_aside()) [[unlikely]]
+      return;
+    in_turn = true;
+    turn_ = &turn;
+    parse_in(turn);
+    takes_part = true;
+  };
+  if (has_memory_for(work)) return takes_part;
+  turn.batch.drop(first);
+  turn.waiting = nullptr;
+  if (turn_ == &turn) {
+    in_turn = false;
+    turn_ = nullptr;
+  }
+  return false;
+}
+
+void Connection::parse_in(Turn& turn) {
   waiting_ = false;
   first_row_ = end_row_ = turn.batch.size();
   if (client_->killed.load(std::memory_order_relaxed)) [[unlikely]]
     close();
-  if (!takes_input()) return true;
+  if (!takes_input()) return;
   if (!parse_on_) {
-    if (!readable_ || !receive()) return true;
+    if (!readable_ || !receive()) return;
     turn.received();
   }
   if (!asides_.empty()) turn.waiting = &asides_.waiting_keys();
@@ -77,7 +109,6 @@ bool Connection::parse(Turn& turn) {
   parse_on_ = protocol_->stopped_early();
   turn.waiting = nullptr;
   end_row_ = turn.batch.size();
-  return true;
 }
 
 // Whether the input and the replies that wait, those of asides included, leave room for more.
@@ -122,8 +153,8 @@ bool Connection::put_aside() {
   aside.turn = turn_;
   aside.first_row = first_row_;
   aside.end_row = end_row_;
-  aside.owed = protocol_->put_aside();
   aside.input = input_.leave();
+  aside.owed = protocol_->put_aside();
   return true;
 }
 
@@ -137,6 +168,14 @@ bool Connection::is_answered(const Turn& turn) const {
 }
 
 void Connection::reply(Turn& turn) {
+  const size_t full = turn.full_output;
+  protocol_->settle(turn_ == &turn ? nullptr : asides_.of(turn)->owed.get());
+  if (!failed_ && has_memory_for([&] { reply_in(turn); })) return;
+  turn.full_output = full;
+  asides_.forget(turn);
+}
+
+void Connection::reply_in(Turn& turn) {
   const int64_t now_ms = turn.now_ms();
   client_->last_ms.store(now_ms, std::memory_order_relaxed);
   if (turn_ != &turn || !asides_.empty()) [[unlikely]]
@@ -185,9 +224,20 @@ void Connection::reply_in_order(Turn& turn) {
   loop_.wrote_reply(turn, written, output_.size());
 }
 
+void Connection::run_alone(Turn& turn, bool withheld) {
+  withheld_ = withheld;
+  turn_ = &turn;
+  const Batch::Row first = turn.batch.size();
+  const auto work = [&] { protocol_->run_alone(turn, output_); };
+  if (open_ && !has_memory_for(work)) turn.batch.drop(first);
+  alone_walks_ = open_ && protocol_->walks();
+}
+
 // Behind the turn in which it ran a command alone, or a step of one.
 void Connection::end_alone(Turn& turn) {
-  if (std::exchange(alone_walks_, false)) protocol_->end_step(turn, output_);
+  if (std::exchange(alone_walks_, false)) {
+    has_memory_for([&] { protocol_->end_step(turn, output_); });
+  }
   if (!open_) return output_.clear();
   if (watch_.may_be_over(unsent())) {
     check_output(turn.server.limits.output[ClientLimits::normal], turn.now_ms());
@@ -231,12 +281,7 @@ bool Connection::receive() {
   }
   if (value != nullptr) [[unlikely]]
     return receive_value(*value);
-  try {
-    input_.make_room(protocol_->wanted());
-  } catch (const std::bad_alloc&) {  // one client that sends much is not to end all others
-    close();
-    return false;
-  }
+  input_.make_room(protocol_->wanted());
   const std::span<char> room = input_.room();
   const ssize_t received = ::recv(descriptor_, room.data(), room.size(), 0);
   if (!note_received(received, room.size())) return false;
@@ -321,6 +366,10 @@ void Connection::settle(const Turn& turn) {
     in_turn = waiting_ = false;
     turn_ = nullptr;
   }
+  has_memory_for([&] { settle_in(had_turn); });
+}
+
+void Connection::settle_in(bool had_turn) {
   if (!open_) return loop_.ended(*this);  // again: it may have been queued the first time
   if (waits()) [[unlikely]]
     return settle_behind(had_turn);

@@ -24,7 +24,9 @@
 // many connections do not add up where clients read.
 // End. The loop deletes it when the client has closed it, on an error, when somebody has killed its
 // client (client.h), or when its protocol says so and the output is written. While CLIENT PAUSE
-// holds its next command it waits for the loop, or for the client to hang up.
+// holds its next command it waits for the loop, or for the client to hang up. Where there is no
+// memory for what it asks, or for the answers, the client is disconnected, and what it has asked in
+// this turn does not run, unless it has run already.
 //
 // Threads. Belongs to its loop's thread.
 // Limits. Those of client_limits.h, which end the connection.
@@ -67,12 +69,7 @@ class Connection final : public Watched, public OutputBound {
   void reply(Turn& turn);
   bool waits_alone() const { return protocol_->waits_alone(); }
   // `withheld`: nothing is written until it is settled.
-  void run_alone(Turn& turn, bool withheld) {
-    withheld_ = withheld;
-    turn_ = &turn;
-    if (open_) protocol_->run_alone(turn, output_);
-    alone_walks_ = open_ && protocol_->walks();
-  }
+  void run_alone(Turn& turn, bool withheld);
   void end_alone(Turn& turn);
   bool walks() const { return protocol_->walks(); }
   void let_go() { withheld_ = false; }
@@ -103,9 +100,10 @@ class Connection final : public Watched, public OutputBound {
   bool held() const { return protocol_->held(); }
   const Client& client() const { return *client_; }
 
-  bool queued = false;   // in a list of its loop
-  bool in_turn = false;  // from `parse` to `settle`
-  size_t index = 0;      // in the loop's list of connections
+  bool queued = false;    // in a list of its loop
+  bool in_turn = false;   // from `parse` to `settle`
+  bool is_ended = false;  // in its list of those to be deleted
+  size_t index = 0;       // in the loop's list of connections
 
  private:
   bool last_words() const { return end_of_input_ || protocol_->closing(); }
@@ -113,6 +111,11 @@ class Connection final : public Watched, public OutputBound {
     if (!open_ || last_words() || output_.size() > output_bound) return false;
     return asides_.empty() || has_room();
   }
+  template <class Work>
+  bool has_memory_for(const Work& work);
+  void parse_in(Turn& turn);
+  void reply_in(Turn& turn);
+  void settle_in(bool had_turn);
   bool has_room() const;
   bool goes_on() const;
   bool put_aside();
@@ -144,6 +147,7 @@ class Connection final : public Watched, public OutputBound {
   Batch::Row end_row_ = 0;
   size_t protocol_bytes_ = 0;  // of the protocol's memory, that the loop knows of
   bool open_ = true;
+  bool failed_ = false;    // for want of memory: nothing of it is asked any more
   bool readable_ = false;  // the socket may hold bytes, or the end
   bool hung_up_ = false;   // it will hold no more than it does
   bool waiting_ = false;   // its rows of this turn wait for something

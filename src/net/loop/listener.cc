@@ -117,9 +117,11 @@ void Listener::on_events(uint32_t /*events*/) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return;
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      log(LogLevel::warning, "cannot accept a client: " + std::generic_category().message(errno));
       loops_.front()->events().remove(descriptor_);
-      return loops_.front()->at_tick([this] { wait(); });
+      return loops_.front()->at_tick([this, why = errno] {
+        wait();
+        log(LogLevel::warning, "cannot accept a client: " + std::generic_category().message(why));
+      });
     }
     // Anything else happened to that one client.
   }

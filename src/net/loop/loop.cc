@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <new>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/wait_for_memory.h"
 #include "net/memcached/protocol.h"
 #include "net/socket_address.h"
 
@@ -50,11 +52,12 @@ bool Loop::has_datagrams() const {
 }
 
 void Loop::run() {
+  under_way_.reserve(Worker::most_under_way);
   worker_ = std::make_unique<Worker>(server_.engine, false);
   worker_->wake_by([this] { events_.wake(); });
   bool more = false;
-  while (!stopping_) {
-    wait(more);
+  const auto step = [&] {
+    wait(std::exchange(more, true));
     turn();
     if ((!has_requests() || !may_begin()) && worker_->linger()) turn();
     more = worker_->maintain(now_ms_) || (has_next() && may_begin()) || !worker_->rest();
@@ -62,8 +65,9 @@ void Loop::run() {
       server_.resident.bound(server_.engine.used_memory(), server_.engine.maxmemory());
     }
     watch_all_clients();
-  }
-  close_all();
+  };
+  while (!stopping_) wait_for_memory(step);
+  wait_for_memory([this] { close_all(); });
   worker_.reset();
 }
 
@@ -107,7 +111,11 @@ void Loop::flush_if_due() {
 
 // Requests that come while it is under way are later than the flush.
 void Loop::add_flush(LoopTurn& turn, int64_t now_ms) {
-  add_due_flush(server_, turn.batch, now_ms);
+  try {
+    add_due_flush(server_, turn.batch, now_ms);
+  } catch (const std::bad_alloc&) {
+    turn.batch.drop(0);  // it stays due
+  }
   if (!turn.batch.empty()) flushing_ = &turn;
 }
 
@@ -130,11 +138,12 @@ bool Loop::may_begin() const {
 
 LoopTurn& Loop::spare_turn() {
   if (spare_turns_.empty()) {
+    spare_turns_.reserve(turns_.size() + 1);
     turns_.push_back(std::make_unique<LoopTurn>(*worker_, server_, counters_, copies_));
-    spare_turns_.reserve(turns_.size());
     spare_turns_.push_back(turns_.back().get());
   }
   LoopTurn& turn = *spare_turns_.back();
+  turn.connections.reserve(connections_.capacity());
   spare_turns_.pop_back();
   unneeded_turns_ = std::min(unneeded_turns_, spare_turns_.size());
   turn.turn.received();
@@ -247,11 +256,8 @@ void Loop::end_turn(LoopTurn& turn) {
     write_replies(turn, turn.connections);
     for (const auto& port : udp_ports_) port->reply(turn, true);
   }
-  if (!turn.batch.empty() || turn.alone) {
-    const bool huge = turn.batch.size() > batch_rows_per_turn;
-    turn.batch.clear();
-    if (huge) turn.batch.shrink(batch_rows_per_turn);
-  }
+  const bool huge = turn.batch.size() > batch_rows_per_turn;
+  if (!turn.batch.empty() || turn.alone) turn.batch.clear();
   if (turn.copied_before != LoopTurn::copies_nothing) {
     copies_.learn(worker_->copied_bytes() - turn.copied_before);
   }
@@ -261,6 +267,7 @@ void Loop::end_turn(LoopTurn& turn) {
   turn.connections.clear();
   turn.alone = false;
   spare_turns_.push_back(&turn);
+  if (huge) turn.batch.shrink(batch_rows_per_turn);
   report_memory();
 }
 

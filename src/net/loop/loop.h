@@ -33,9 +33,11 @@
 // What other threads post runs when somebody woke the loop. Ten times a second the loop wakes by
 // itself, for what was left until then (`at_tick`) and for background work.
 //
-// Memory. After some turns have warmed it up, a turn allocates nothing. Buffers and the batch are
-// reported to the engine. Where all loops' buffers pass their bound (client_limits.h), a loop that
-// has more than its share disconnects those of its clients that hold most.
+// Memory. After some turns have warmed it up, a turn allocates nothing. Where it finds none for a
+// client, that one is disconnected (connection.h); the lists of connections have places for all.
+// What else it lacks memory for is tried again. Buffers and the batch are reported to the engine.
+// Where all loops' buffers pass their bound (client_limits.h), a loop that has more than its share
+// disconnects those of its clients that hold most.
 //
 // Threads. `post`, `adopt`, `stop` and those of LoopControl may be called by any thread;
 // all else is the loop's own.
@@ -155,6 +157,8 @@ class Loop final : public LoopControl {
   void release_if_over();
   void close_idle();
   void welcome(int descriptor, Speaks speaks);
+  std::unique_ptr<Client> make_client(int descriptor, Speaks speaks);
+  void make_places(size_t connections);
   void close_all();
 
   ServerState& server_;

@@ -2,15 +2,18 @@
 // wait for the end of a pause, or hold too much memory.
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "net/log.h"
 #include "net/loop/loop.h"
 #include "net/memcached/protocol.h"
 #include "net/resp/protocol.h"
@@ -35,10 +38,7 @@ void keep_alive(int descriptor, uint32_t seconds) {
 
 }  // namespace
 
-void Loop::welcome(int descriptor, Speaks speaks) {
-  const int on = 1;
-  ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  keep_alive(descriptor, server_.live.tcp_keepalive);
+std::unique_ptr<Client> Loop::make_client(int descriptor, Speaks speaks) {
   auto client = std::make_unique<Client>();
   client->id = server_.next_client_id.fetch_add(1, std::memory_order_relaxed);
   client->speaks = speaks;
@@ -49,23 +49,54 @@ void Loop::welcome(int descriptor, Speaks speaks) {
   client->local_address = path.empty() ? SocketAddress::local_of(descriptor).text() : path;
   client->descriptor = descriptor;
   client->last_ms = client->connected_ms = server_.clock.now_ms();
-  server_.clients.add(*client);
-  if (proves_addresses()) server_.proven.add(client->peer_address);
-  std::unique_ptr<Protocol> protocol = speaks == Speaks::resp ? make_resp_protocol(server_, *client)
-                                                              : make_memcached_protocol(server_);
-  counters_.connections.add();
-  auto& connection = connections_.emplace_back(std::make_unique<Connection>(
-      *this, pool_, server_.engine, descriptor, std::move(protocol), std::move(client)));
-  connection->index = connections_.size() - 1;
-  if (!events_.add_client(descriptor, *connection)) connection->close();
+  return client;
 }
 
-void Loop::ended(Connection& connection) { ended_.push_back(&connection); }
+// Each connection is at most once in each list.
+void Loop::make_places(size_t connections) {
+  if (connections_.capacity() < connections) connections_.reserve(2 * connections);
+  for (auto* const list : {&ready_, &ended_, &alone_, &answered_}) {
+    list->reserve(connections_.capacity());
+  }
+}
+
+void Loop::welcome(int descriptor, Speaks speaks) {
+  const int on = 1;
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  keep_alive(descriptor, server_.live.tcp_keepalive);
+  std::unique_ptr<Connection> made;  // which has the socket
+  try {
+    make_places(connections_.size() + 1);
+    std::unique_ptr<Client> client = make_client(descriptor, speaks);
+    Client& its = *client;
+    auto protocol = speaks == Speaks::resp ? make_resp_protocol(server_, its)
+                                           : make_memcached_protocol(server_);
+    made = std::make_unique<Connection>(*this, pool_, server_.engine, descriptor,
+                                        std::move(protocol), std::move(client));
+    server_.clients.add(its);
+    if (proves_addresses()) server_.proven.add(its.peer_address);
+  } catch (const std::bad_alloc&) {
+    if (made == nullptr) {
+      ::close(descriptor);
+    } else {
+      server_.clients.remove(made->client());
+    }
+    (speaks == Speaks::resp ? server_.resp_clients : server_.memcached_clients).fetch_sub(1);
+    return log(LogLevel::warning, "a client is disconnected: there is no memory for it");
+  }
+  counters_.connections.add();
+  made->index = connections_.size();
+  Connection& connection = *connections_.emplace_back(std::move(made));
+  if (!events_.add_client(descriptor, connection)) connection.close();
+}
+
+void Loop::ended(Connection& connection) {
+  if (!std::exchange(connection.is_ended, true)) ended_.push_back(&connection);
+}
 
 void Loop::delete_ended() {
-  std::sort(ended_.begin(), ended_.end());
-  ended_.erase(std::unique(ended_.begin(), ended_.end()), ended_.end());
   for (Connection* connection : ended_) {
+    connection->is_ended = false;
     // Otherwise the turn that it is queued for names it again.
     if (!connection->deletable()) continue;
     server_.clients.remove(connection->client());

@@ -82,10 +82,7 @@ class MemcachedProtocol final : public Protocol {
       parser_.take_back(answer, left);
       turn.worker.uncount_reads(turn.batch, first_left, rows_end_);
     }
-    if (arrived_ != nullptr) [[unlikely]] {
-      arrived_->settle();
-      arrived_.reset();
-    }
+    arrived_.reset();
     if (rows != 0) learn_value_bytes((output.size() - bytes_before) / rows);
     turn.counters.commands.add(given);
     turn.counters.by_command.note_others(given + rows);
@@ -160,7 +157,6 @@ class MemcachedProtocol final : public Protocol {
  private:
   struct OwedAside final : Owed {
     std::vector<MemcachedAnswer> answers;
-    std::unique_ptr<ArrivingItem> arrived;
     MetaCommands meta_commands;
   };
 
@@ -238,7 +234,6 @@ class MemcachedProtocol final : public Protocol {
   ServerState& server_;
   MemcachedParser parser_;
   std::unique_ptr<ArrivingItem> arriving_;  // of the command at the front of the input
-  std::unique_ptr<ArrivingItem> arrived_;   // of a command that runs in this turn
   std::vector<MemcachedAnswer> answers_;
   std::unique_ptr<Walk> walk_;        // that is under way
   Batch::Row aside_reads_ = 0;        // of what is owed aside

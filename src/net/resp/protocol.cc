@@ -183,7 +183,6 @@ class RespProtocol final : public Protocol {
  private:
   struct OwedAside final : Owed {
     AnswerQueue queue;
-    std::unique_ptr<ArrivingItem> arrived;
     std::vector<std::vector<std::string>> inline_words;
   };
 
@@ -462,7 +461,6 @@ class RespProtocol final : public Protocol {
   }
 
   [[gnu::noinline]] void forget_what_answers_borrow() {
-    if (arrived_ != nullptr) arrived_->settle();
     arrived_.reset();
     queue_.texts.clear();
     queue_.kept.clear();
@@ -471,7 +469,6 @@ class RespProtocol final : public Protocol {
   ServerState& server_;
   RespParser parser_;
   std::unique_ptr<ArrivingItem> arriving_;  // of the request at the front of the input
-  std::unique_ptr<ArrivingItem> arrived_;   // of a request that runs in this turn
   FoundCommand found_;                      // the last command of the input
   Session session_;
   AnswerQueue queue_;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -108,6 +109,9 @@ UdpPort::UdpPort(ServerState& server, LoopCounters& counters, BufferPool& pool,
       port_(SocketAddress::local_of(descriptor_).port()),
       seed_(hash_bytes(server.run_id, 0)),
       divides_(divides_messages(descriptor_)) {
+  for (Exchanges* const list : {&free_, &in_turns_, &again_, &continued_, &unsent_}) {
+    list->reserve(most_exchanges);
+  }
   make_exchanges(first_exchanges);
 }
 
@@ -182,7 +186,11 @@ void UdpPort::receive(LoopTurn& turn) {
       free_.push_back(&exchange);
     }
   }
-  if (readable_) make_exchanges(room);
+  try {
+    if (readable_) make_exchanges(room);
+  } catch (const std::bad_alloc&) {
+    // Fewer at a time will do.
+  }
 }
 
 // Whether it is a request; else it is counted.
@@ -218,7 +226,12 @@ void UdpPort::parse_if_room(Exchange& exchange, LoopTurn& turn) {
 void UdpPort::parse_one(Exchange& exchange, LoopTurn& turn) {
   exchange.turn = &turn;
   exchange.first_row = turn.batch.size();
-  exchange.parsed += exchange.protocol->parse(exchange.rest(), turn.turn);
+  try {
+    exchange.parsed += exchange.protocol->parse(exchange.rest(), turn.turn);
+  } catch (const std::bad_alloc&) {
+    turn.batch.drop(exchange.first_row);
+    return give_up(exchange);
+  }
   exchange.end_row = turn.batch.size();
   in_turns_.push_back(&exchange);
 }
@@ -242,7 +255,26 @@ void UdpPort::reply(LoopTurn& turn, bool ended) {
   in_turns_.resize(waiting);
 }
 
+// There is no memory for it, as if it were lost on its way.
+void UdpPort::give_up(Exchange& exchange) {
+  exchange.turn = nullptr;
+  exchange.protocol->restart();
+  counters_.unsent.add();
+  free(exchange);
+}
+
 void UdpPort::reply_one(Exchange& exchange, LoopTurn& turn) {
+  const size_t full = turn.turn.full_output;
+  try {
+    answer(exchange, turn);
+  } catch (const std::bad_alloc&) {
+    turn.turn.reply_ends = nullptr;
+    turn.turn.full_output = full;
+    give_up(exchange);
+  }
+}
+
+void UdpPort::answer(Exchange& exchange, LoopTurn& turn) {
   Protocol& protocol = *exchange.protocol;
   const size_t full = std::exchange(turn.turn.full_output, exchange.output.size() + output_bound);
   turn.turn.reply_ends = &exchange.ends;

@@ -108,6 +108,8 @@ class UdpPort final : public Watched {
   bool takes(Exchange& exchange, size_t bytes, bool cut, int64_t now_ms);
   void parse_if_room(Exchange& exchange, LoopTurn& turn);
   void parse_one(Exchange& exchange, LoopTurn& turn);
+  void give_up(Exchange& exchange);
+  void answer(Exchange& exchange, LoopTurn& turn);
   void reply_one(Exchange& exchange, LoopTurn& turn);
   void run_alone(Exchange& exchange, Turn& turn);
   void finish(Exchange& exchange);
