@@ -6,8 +6,9 @@
 namespace isotherm::net {
 
 Statistics ServerState::statistics() const {
-  Statistics now = count();
+  // Counted behind the baseline, so nothing is below that but reads that were taken back since.
   const std::lock_guard lock(baseline_mutex_);
+  Statistics now = count();
   now.connections -= baseline_.connections;
   now.over_query_limit -= baseline_.over_query_limit;
   now.over_output_limit -= baseline_.over_output_limit;
@@ -21,8 +22,8 @@ Statistics ServerState::statistics() const {
   for (size_t i = 0; i < now.batch_histogram.size(); ++i) {
     now.batch_histogram[i] -= baseline_.batch_histogram[i];
   }
-  now.engine.hits -= baseline_.engine.hits;
-  now.engine.misses -= baseline_.engine.misses;
+  now.engine.hits -= std::min(now.engine.hits, baseline_.engine.hits);
+  now.engine.misses -= std::min(now.engine.misses, baseline_.engine.misses);
   now.engine.evicted -= baseline_.engine.evicted;
   now.engine.expired -= baseline_.engine.expired;
   now.rejected -= baseline_.rejected;
@@ -42,9 +43,8 @@ Statistics ServerState::statistics() const {
 }
 
 void ServerState::reset_statistics() {
-  const Statistics now = count();
   const std::lock_guard lock(baseline_mutex_);
-  baseline_ = now;
+  baseline_ = count();
   for (const auto& loop : loops) loop->reset_maxima();
 }
 
