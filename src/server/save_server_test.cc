@@ -166,6 +166,26 @@ TEST_F(SaveServerTest, WithAJournalTheSnapshotIsWrittenAndNotRead) {
   expect({"SET", "b", "3"}, "+OK\r\n");
 }
 
+// And who waits for a snapshot, or for the end, is answered meanwhile.
+TEST_F(SaveServerTest, AnEndThatFailsLeavesAPauseAsItWas) {
+  std::atomic<bool> asked{false};
+  server_->state().shutdown.owner = [&] { asked = true; };
+  const net::Pause& pause = server_->state().pause;
+  expect({"CLIENT", "PAUSE", "100000", "WRITE"}, "+OK\r\n");
+  expect({"SAVE"}, "+OK\r\n");
+  files_.fail_after(0, 1'000'000, EIO);
+  client_->send(resp({"SHUTDOWN", "save"}));
+  while (!asked) std::this_thread::yield();
+  EXPECT_FALSE(server_->prepare_end());
+  EXPECT_EQ(line(*client_), "-ERR Errors trying to SHUTDOWN. Check logs.\r\n");
+  EXPECT_EQ(pause.holds(clock_.now_ms()), net::Pause::Holds::writes);
+  EXPECT_EQ(pause.holds(clock_.now_ms() + 100'000), net::Pause::Holds::nothing);
+  files_.heal();
+  server_->state().saves.set_points({{3600, 1}});
+  EXPECT_TRUE(server_->prepare_end());
+  EXPECT_EQ(pause.holds(clock_.now_ms()), net::Pause::Holds::all);
+}
+
 TEST_F(SaveServerTest, TheEndSavesWhereThereAreSavePoints) {
   std::atomic<bool> asked{false};
   server_->state().shutdown.owner = [&] { asked = true; };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <future>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -140,10 +139,9 @@ bool Server::prepare_end() {
   saves_at_end_ = wish.saves == Saves::yes ||
                   (wish.saves == Saves::at_points && !state_.saves.points().empty());
   if (!saves_at_end_) return true;
-  constexpr int64_t for_good = std::numeric_limits<int64_t>::max();
-  state_.pause.start(net::Pause::Holds::all, for_good, engine_.clock().now_ms());
+  state_.pause.hold_all(true);
   if (state_.saves.save_now() || wish.force) return true;
-  state_.pause.end();
+  state_.pause.hold_all(false);
   state_.shutdown.fail();
   release_held();
   return false;

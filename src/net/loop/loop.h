@@ -155,6 +155,7 @@ class Loop final : public LoopControl {
   void add_flush(LoopTurn& turn, int64_t now_ms);
   void check_outputs();
   void release_if_over();
+  void release_all_held();
   void close_idle();
   void welcome(int descriptor, Speaks speaks);
   std::unique_ptr<Client> make_client(int descriptor, Speaks speaks);

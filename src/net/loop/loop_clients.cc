@@ -140,14 +140,19 @@ void Loop::check_outputs() {
   for (auto& connection : connections_) connection->check_output(limit, now_ms);
 }
 
+// Who is held back by a pause that goes on says so again.
 void Loop::release_held() {
-  post([this] { release_if_over(); });
+  post([this] { release_all_held(); });
 }
 
 void Loop::release_if_over() {
   const int64_t now_ms = server_.clock.now_ms();
   if (server_.pause.holds(now_ms) != Pause::Holds::nothing) return;
   server_.pause.end_if_over(now_ms);
+  release_all_held();
+}
+
+void Loop::release_all_held() {
   holds_some_ = false;
   for (const auto& connection : connections_) {
     if (connection->held()) ready(*connection);
