@@ -254,7 +254,7 @@ class Journal final : public CommitSink, public Awaited {
   uint64_t mark_end_ = 0;  // of the last one; 0: none yet
   uint64_t seen_end_ = 0;  // of the buffer, by the last step
   uint64_t counted_ = 0;
-  Point rewrite_from_{};  // with the number of a segment
+  Point rewrite_from_{};  // with the number of a segment; 0: no rewrite has begun one
 
   // Of all that follows.
   mutable std::mutex mutex_;

@@ -82,6 +82,7 @@ bool Journal::put_again(std::string_view records) {
 
 int Journal::end_rewrite() {
   return by_writer([this] {
+    const uint64_t begins_with = std::exchange(rewrite_from_, {}).number;
     int result = 0;
     {
       const std::lock_guard writing(writing_);
@@ -89,7 +90,7 @@ int Journal::end_rewrite() {
     }
     if (result >= 0) result = sync_or_rewind();
     kill_point("journal.rewritten");
-    if (result >= 0) result = segments_.drop_before(rewrite_from_.number);
+    if (result >= 0) result = segments_.drop_before(begins_with);
     if (result < 0) return result;
     note_begin();
     return 0;

@@ -174,8 +174,12 @@ TEST_F(JournalCutTest, ItIsNotCutBehindWhatIsOlderThanItsBeginning) {
             -ESTALE);
   EXPECT_EQ(journal.cut_before(0), 0);
   journal.rewrite_wish().begin();
+  EXPECT_EQ(journal.cut_before(0), 0);
+  ASSERT_GE(journal.begin_rewrite(), 0);
   EXPECT_EQ(journal.cut_before(journal.bytes()), -EBUSY);
-  journal.rewrite_wish().end(false);
+  put("key", "2");
+  ASSERT_GE(journal.end_rewrite(), 0);
+  journal.rewrite_wish().end(true);
   EXPECT_EQ(std::get<0>(open().content().at({0, "key"})), "2");
 }
 
