@@ -121,7 +121,7 @@ class RdbFile::Cursor {
     switch (opcode) {
       case rdb::select_db: {
         const uint64_t number = whole(reader_.length());
-        if (number > std::numeric_limits<uint32_t>::max()) fail("is damaged");
+        if (number >= std::numeric_limits<uint32_t>::max()) fail("is damaged");
         item_.database = static_cast<uint32_t>(number);
         return;
       }

@@ -121,6 +121,16 @@ TEST_F(RdbFileTest, AllThatMayStandAroundStringsIsRead) {
   EXPECT_EQ(file.expires(), 2u);
 }
 
+// Of the highest number nobody could say how many databases are needed.
+TEST_F(RdbFileTest, TheNumberOfADatabaseHasABound) {
+  const auto in_database = [](uint8_t last) {
+    return end("REDIS0010\xFE\x80\xFF\xFF\xFF"s + static_cast<char>(last) + plain("key", "value"));
+  };
+  expect_problem(in_database(0xFF), "is damaged at byte 9");
+  write(in_database(0xFE));
+  EXPECT_EQ(RdbFile(path()).databases(), 0xFFFF'FFFFu);
+}
+
 TEST_F(RdbFileTest, EveryCutAndEveryFlippedBitIsNoticed) {
   std::string text = "REDIS0010";
   rdb::put_aux("a", "7", text);
