@@ -56,8 +56,13 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
       buffer_(reader.end_lsn()),
       segments_(files, options_.folder, options_.name, manifest_of(reader, options_.behind_tree),
                 reader.segment_lsns(), options_.segment_bytes) {
-  int made = reader.found() ? segments_.sync_last(reader.used_bytes(), reader.oldest()) : 0;
-  if (made >= 0) made = segments_.begin(reader.end_lsn(), last_version, 0);
+  // What was read is kept nowhere else: it may be lost however full the disk is.
+  const int kept = reader.found() ? segments_.sync_last(reader.used_bytes(), reader.oldest()) : 0;
+  if (kept < 0) {
+    throw JournalError("journal: cannot sync the last segment in " + options_.folder + ": " +
+                       std::generic_category().message(-kept));
+  }
+  const int made = segments_.begin(reader.end_lsn(), last_version, 0);
   const bool goes_on = reader.found() && is_full(made);
   if (goes_on) note_error(-made);
   if (made < 0 && !goes_on) {

@@ -148,6 +148,16 @@ TEST_F(JournalServerTest, AStartOnAFullDiskAnswersReadsUntilThereIsRoom) {
   expect({"GET", "key"}, "$1\r\n3\r\n");
 }
 
+// What was read may not be on disk then, and the next segment must not begin behind it.
+TEST_F(JournalServerTest, AStartThatCannotSyncWhatItReadIsRefused) {
+  expect({"SET", "key", "1"}, "+OK\r\n");
+  stop();
+  files_.fail_after(1, 1, ENOSPC);
+  EXPECT_THROW(start(), JournalError);
+  start();
+  expect({"GET", "key"}, "$1\r\n1\r\n");
+}
+
 // Where there is nothing to read yet it is better to be told.
 TEST_F(JournalServerTest, AFirstStartOnAFullDiskIsRefused) {
   stop();
