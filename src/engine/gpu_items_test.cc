@@ -393,6 +393,42 @@ TEST_F(GpuItemsTest, TheLossOfTheDeviceLosesWhatLivedThereAlone) {
   device_.take_errors();
 }
 
+// Where it went on from is of another order than what is left has.
+TEST_F(GpuItemsTest, AWalkThatMeetsTheLossOfTheDeviceBeginsAnew) {
+  constexpr int keys = 300;
+  for (int i = 0; i < keys; ++i) put("key" + std::to_string(i), "1");
+  ASSERT_TRUE(engine_->tree()->flush());
+  struct Visitor final : ItemVisitor {
+    void visit(const ScanItem& item) override { shown.emplace(item.key); }
+    std::multiset<std::string> shown;
+  } visitor;
+  bool anew = false;
+  const auto step = [&](uint64_t cursor) {
+    Batch batch;
+    batch.walk(cursor, 10, visitor);
+    worker_->submit(batch);
+    EXPECT_EQ(batch.reply(0).status, Status::ok);
+    anew = batch.reply(0).flags != 0;
+    return static_cast<uint64_t>(batch.reply(0).number);
+  };
+  const uint64_t before = step(0);
+  ASSERT_NE(before, 0u);
+  EXPECT_FALSE(anew);
+  device_.lose();
+  step(before);
+  EXPECT_TRUE(anew) << "it was lost in this step";
+  visitor.shown.clear();
+  uint64_t cursor = step(before);
+  EXPECT_TRUE(anew) << "it was lost before this step";
+  while (cursor != 0) {
+    cursor = step(cursor);
+    EXPECT_FALSE(anew);
+  }
+  EXPECT_EQ(visitor.shown.size(), size_t{keys});
+  EXPECT_EQ(std::set<std::string>(visitor.shown.begin(), visitor.shown.end()).size(), size_t{keys});
+  device_.take_errors();
+}
+
 TEST_F(GpuItemsTest, OptionsThatDoNotGoTogetherAreRefused) {
   const auto refuses = [&](const std::function<void(Options&)>& change) {
     Options options = options_;

@@ -96,19 +96,28 @@ void walk_tree(EngineState& engine, uint32_t database, uint64_t count, ItemVisit
     visitor.visit({key, ValueType::string, value_bytes, expiry, number});
   };
   // Where a device was lost, what memory alone has comes behind the rest, which odd cursors go
-  // over.
-  constexpr uint64_t begin_memory = 2;
-  const bool in_memory = cursor != 0 && (cursor & 1) == 0 && engine.tree->is_lost();
+  // over; this bit is in the even ones that go over memory. Those of the device have neither.
+  constexpr uint64_t of_memory = 2;
+  constexpr uint64_t of_none = of_memory | 1;
+  const bool lost = engine.tree->is_lost();
+  const bool in_memory = lost && (cursor & of_none) == of_memory;
+  bool anew = lost && cursor != 0 && (cursor & of_none) == 0;
+  if (anew) cursor = 0;
+  bool worked = true;
   if (in_memory) {
     Shower show_item(engine.store, database, engine.clock.now_ms(), visitor);
     show_item.leave_out(*engine.tree);
-    cursor = walk_host(engine.store.databases[database].walked(), count, show_item,
-                       cursor == begin_memory ? 0 : cursor);
+    const WalkedIndex index = engine.store.databases[database].walked();
+    cursor = walk_host(index, count, show_item, cursor & ~of_memory);
+    if (cursor != 0) cursor |= of_memory;
+  } else {
+    worked = engine.tree->walk(database, cursor, count, engine.clock.now_ms(), show, anew);
+    const bool is_lost = engine.tree->is_lost();
+    if (cursor == 0 && is_lost) cursor = of_memory;
+    anew |= is_lost && !lost;
   }
-  const bool worked =
-      in_memory || engine.tree->walk(database, cursor, count, engine.clock.now_ms(), show);
-  if (!in_memory && cursor == 0 && engine.tree->is_lost()) cursor = begin_memory;
   reply.number = static_cast<int64_t>(cursor);
+  reply.flags = anew ? 1 : 0;
   reply.status.store(worked ? Status::ok : Status::not_saved, std::memory_order_release);
 }
 

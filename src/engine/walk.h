@@ -2,7 +2,8 @@
 //
 // A cursor is the bound on the hash from which the walk goes on. An index on a device has another
 // order; a cursor of it has the lowest bit set, which no bound has. So a cursor shows that its walk
-// was begun before the device was lost, and such a walk begins anew.
+// was begun before the device was lost, and such a walk begins anew. So does one over a tree whose
+// cursor is too old, or is of a device that had the items and was lost.
 //
 // Limits. A step looks at a bounded part of the index, however few items it finds.
 // Threads. Any, within an epoch.

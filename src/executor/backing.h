@@ -78,11 +78,11 @@ class Backing {
   virtual bool reads_dearly() const { return false; }
 
   // A step of a walk over all keys of a database, in the order of the keys: shows about `count`,
-  // and sets the cursor to go on from; 0 at the end. A cursor that is too old begins anew. False:
-  // the files cannot be read, and not all was shown.
+  // and sets the cursor to go on from; 0 at the end. A cursor that is too old begins anew, and
+  // sets `anew`. False: the files cannot be read, and not all was shown.
   using Show = std::function<void(std::string_view key, uint64_t value_bytes, int64_t expiry)>;
   virtual bool walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
-                    const Show& show) = 0;
+                    const Show& show, bool& anew) = 0;
 
  protected:
   ~Backing() = default;

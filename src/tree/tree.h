@@ -166,8 +166,8 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   // A batch of frames has found that the device has failed.
   void lose_files(const std::string& why) { files_->lose(why); }
 
-  bool walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
-            const Show& show) override;
+  bool walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms, const Show& show,
+            bool& anew) override;
   // Whether its files are gone, of those that do not last.
   bool is_lost() const { return files_->is_lost(); }
   // Then: whether its walks show the key all the same.
@@ -258,6 +258,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   bool step(uint32_t database, std::string& from, uint64_t count, int64_t now_ms, const Show& show);
   bool walk_by_hash(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
                     const Show& show);
+  std::string take_cursor(uint64_t cursor);
   bool holds_runs();
   bool take_in_all();
   void note_held() {
@@ -348,6 +349,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::mutex cursors_mutex_;  // of what follows
   std::unordered_map<uint64_t, std::string> cursors_;
   std::deque<uint64_t> cursor_order_;
+  uint64_t cursor_bytes_ = 0;  // of their keys
   uint64_t next_cursor_ = 1;
 
   std::thread writer_;

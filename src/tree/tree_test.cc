@@ -92,8 +92,9 @@ class TreeTest : public ::testing::Test {
     const Backing::Show show = [&](std::string_view key, uint64_t, int64_t) {
       keys.append(key) += ' ';
     };
+    bool anew = false;
     do {
-      if (!tree_->walk(0, cursor, count, now_ms_, show)) return "(failed)";
+      if (!tree_->walk(0, cursor, count, now_ms_, show, anew)) return "(failed)";
     } while (cursor != 0);
     return keys;
   }
@@ -289,6 +290,33 @@ TEST_F(TreeTest, ATreeAndAJournalOfAnotherStoreAreRefused) {
   tree_->expect_journal(9, 0, false);
   open();
   EXPECT_NO_THROW(tree_->expect_journal(9, 0, true));
+}
+
+// Long keys must not make cursors that nobody goes on from fill memory.
+TEST_F(TreeTest, CursorsThatAreTooOldBeginAnew) {
+  change("a", "1");
+  ASSERT_TRUE(tree_->flush());
+  std::string longest;
+  TreeRecord::put_key(0, std::string(1 << 20, 'b'), longest);
+  disk_.pairs[longest] = disk_.pairs.begin()->second;
+  std::string shown;
+  const Backing::Show show = [&](std::string_view key, uint64_t, int64_t) { shown += key[0]; };
+  bool anew = false;
+  const auto step = [&](uint64_t cursor) {
+    anew = false;
+    EXPECT_TRUE(tree_->walk(0, cursor, 1, now_ms_, show, anew));
+    return cursor;
+  };
+  const uint64_t first = step(0);
+  uint64_t last = 0;
+  for (int i = 0; i < 20; ++i) last = step(0);
+  EXPECT_FALSE(anew);
+  shown.clear();
+  EXPECT_EQ(step(last), 0u);
+  EXPECT_FALSE(anew);
+  EXPECT_NE(step(first), 0u);
+  EXPECT_TRUE(anew);
+  EXPECT_EQ(shown, "ba");
 }
 
 // A run is taken in when the batches that changed something before it was sealed have ended.

@@ -9,6 +9,7 @@ namespace isotherm {
 namespace {
 
 constexpr size_t most_cursors = 1 << 16;
+constexpr uint64_t most_cursor_bytes = 16 << 20;
 
 std::string first_key(uint32_t database) {
   std::string text;
@@ -67,27 +68,40 @@ bool Tree::is_shown(uint32_t database, std::string_view key) {
 }
 
 bool Tree::walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
-                const Show& show_one) {
+                const Show& show_one, bool& anew) {
   if (!files_->lasts()) return walk_by_hash(database, cursor, count, now_ms, show_one);
   std::string from = first_key(database);
   if (cursor != 0) {
     const std::lock_guard guard(cursors_mutex_);
-    const auto at = cursors_.find(cursor);
-    if (at != cursors_.end() && at->second.starts_with(from)) from = at->second;
-    if (at != cursors_.end()) cursors_.erase(at);
+    std::string its = take_cursor(cursor);
+    anew = !its.starts_with(from);
+    if (!anew) from = std::move(its);
   }
   const bool worked = step(database, from, count, now_ms, show_one);
   cursor = 0;
   if (!worked || from.empty()) return worked;
   const std::lock_guard guard(cursors_mutex_);
   cursor = next_cursor_++;
+  const uint64_t bytes = from.size();
   cursors_.emplace(cursor, std::move(from));
+  cursor_bytes_ += bytes;
   cursor_order_.push_back(cursor);
-  while (cursor_order_.size() > most_cursors) {
-    cursors_.erase(cursor_order_.front());
+  const auto has_too_many = [this] {
+    return cursor_order_.size() > most_cursors || cursor_bytes_ > most_cursor_bytes;
+  };
+  while (has_too_many() && cursor_order_.size() > 1) {
+    take_cursor(cursor_order_.front());
     cursor_order_.pop_front();
   }
   return true;
+}
+
+// Where it goes on; empty: it was taken, or is too old. With `cursors_mutex_`.
+std::string Tree::take_cursor(uint64_t cursor) {
+  const auto its = cursors_.extract(cursor);
+  if (its.empty()) return {};
+  cursor_bytes_ -= its.mapped().size();
+  return std::move(its.mapped());
 }
 
 uint64_t Tree::count(uint32_t database, int64_t now_ms) {

@@ -216,8 +216,9 @@ class CountWalk final : public KeyWalk {
   void visit(const ScanItem& /*item*/) override { ++keys_seen_; }
 
  protected:
-  bool took_step(bool /*anew*/, Output& output) override {
-    if (cursor_ != 0) return false;
+  bool took_step(bool anew, Output& output) override {
+    if (anew) keys_seen_ = cursor_ = 0;
+    if (anew || cursor_ != 0) return false;
     RespWriter(output, version_).integer(keys_seen_);
     return true;
   }
