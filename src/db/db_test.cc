@@ -45,7 +45,11 @@ TEST_F(DbTest, WhatIsWrittenIsThereAfterAReopen) {
 
 TEST_F(DbTest, AFolderIsOpenOnce) {
   std::unique_ptr<Db> other;
-  EXPECT_EQ(code(Db::open(options_, folder_, other)), Code::failed);
+  const DbStatus twice = Db::open(options_, folder_, other);
+  EXPECT_EQ(code(twice), Code::failed);
+  EXPECT_EQ(twice.text(), "tree: " + folder_ +
+                              "/tree is open already, in this program: use what has it open, or "
+                              "close that before");
   EXPECT_EQ(other, nullptr);
   DbOptions wrong;
   wrong.merges[1] = [](auto, auto, auto, auto&) { return true; };

@@ -45,7 +45,7 @@ RocksDb::~RocksDb() = default;
 rocksdb::Status RocksDb::Close() {
   if (mine_ == nullptr) return Status::OK();
   if (snapshots_ != 0) return Status::Aborted("Cannot close DB with unreleased snapshot.");
-  Status flushed = rocks_status(mine_->flush());
+  Status flushed = flush();
   mine_.reset();
   Status closed = db_->Close();
   return flushed.ok() ? closed : flushed;
@@ -66,6 +66,7 @@ rocksdb::ReadOptions RocksDb::others(const rocksdb::ReadOptions& how) {
 // ---- Writes ----
 
 rocksdb::Status RocksDb::write(const rocksdb::WriteOptions& how, const WriteGroup& group) {
+  if (!is_open()) return closed();
   Status status = rocks_status(mine_->write(group));
   if (!status.ok()) return status;
   changes_.fetch_add(group.size(), std::memory_order_relaxed);
@@ -101,6 +102,7 @@ rocksdb::Status RocksDb::SingleDelete(const rocksdb::WriteOptions& how, Family* 
 rocksdb::Status RocksDb::DeleteRange(const rocksdb::WriteOptions& how, Family* family,
                                      const Slice& first, const Slice& end) {
   if (!is_mine(family)) return db_->DeleteRange(how, family, first, end);
+  if (!is_open()) return closed();
   RocksBatch batch(*mine_, merges_);
   Status filled = batch.DeleteRangeCF(0, first, end);
   return filled.ok() ? write(how, batch.group()) : filled;
@@ -109,6 +111,7 @@ rocksdb::Status RocksDb::DeleteRange(const rocksdb::WriteOptions& how, Family* f
 rocksdb::Status RocksDb::Merge(const rocksdb::WriteOptions& how, Family* family, const Slice& key,
                                const Slice& operand) {
   if (!is_mine(family)) return db_->Merge(how, family, key, operand);
+  if (!is_open()) return closed();
   RocksBatch batch(*mine_, merges_);
   Status filled = batch.MergeCF(0, key, operand);
   return filled.ok() ? write(how, batch.group()) : filled;
@@ -117,6 +120,7 @@ rocksdb::Status RocksDb::Merge(const rocksdb::WriteOptions& how, Family* family,
 // Where it has changes of others alone it goes on as it is.
 rocksdb::Status RocksDb::Write(const rocksdb::WriteOptions& how, rocksdb::WriteBatch* updates) {
   if (updates == nullptr) return Status::Corruption("Batch is nullptr!");
+  if (!is_open()) return closed();
   RocksBatch batch(*mine_, merges_);
   Status status = updates->Iterate(&batch);
   if (!status.ok()) return status;
@@ -131,6 +135,7 @@ rocksdb::Status RocksDb::Write(const rocksdb::WriteOptions& how, rocksdb::WriteB
 
 rocksdb::Status RocksDb::get(const rocksdb::ReadOptions& how, const Slice& key,
                              std::string& value) {
+  if (!is_open()) return closed();
   return rocks_status(mine_->get(view_of(key), value, {.snapshot = mine(how)}));
 }
 
@@ -165,8 +170,9 @@ std::vector<rocksdb::Status> RocksDb::MultiGet(const rocksdb::ReadOptions& how,
                                                const std::vector<Family*>& families,
                                                const std::vector<Slice>& keys,
                                                std::vector<std::string>* values) {
-  std::vector<Status> statuses(keys.size());
   values->assign(keys.size(), {});
+  if (!is_open()) return std::vector<Status>(keys.size(), closed());
+  std::vector<Status> statuses(keys.size());
   std::vector<std::string_view> asked;
   std::vector<size_t> places;
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -214,6 +220,7 @@ bool RocksDb::KeyMayExist(const rocksdb::ReadOptions& how, Family* family, const
 
 rocksdb::Iterator* RocksDb::NewIterator(const rocksdb::ReadOptions& how, Family* family) {
   if (!is_mine(family)) return db_->NewIterator(others(how), family);
+  if (!is_open()) return rocksdb::NewErrorIterator(closed());
   return new RocksIterator(*mine_, how, mine(how), GetOptions(family).prefix_extractor);
 }
 
@@ -229,7 +236,7 @@ rocksdb::Status RocksDb::NewIterators(const rocksdb::ReadOptions& how,
 const rocksdb::Snapshot* RocksDb::GetSnapshot() {
   const auto turn = both_.turn();
   std::unique_ptr<const DbSnapshot> mine;
-  if (!mine_->snapshot(mine).ok()) return nullptr;
+  if (!is_open() || !mine_->snapshot(mine).ok()) return nullptr;
   snapshots_.fetch_add(1);
   return new BothSnapshots(std::move(mine), db_->GetSnapshot(), GetLatestSequenceNumber());
 }
@@ -244,19 +251,22 @@ void RocksDb::ReleaseSnapshot(const rocksdb::Snapshot* snapshot) {
 
 // ---- Files and figures ----
 
+rocksdb::Status RocksDb::flush() { return is_open() ? rocks_status(mine_->flush()) : closed(); }
+
 rocksdb::Status RocksDb::Flush(const rocksdb::FlushOptions& how, Family* family) {
-  return is_mine(family) ? rocks_status(mine_->flush()) : db_->Flush(how, family);
+  return is_mine(family) ? flush() : db_->Flush(how, family);
 }
 
 rocksdb::Status RocksDb::Flush(const rocksdb::FlushOptions& how,
                                const std::vector<Family*>& families) {
   if (std::any_of(families.begin(), families.end(), is_mine)) {
-    if (Status status = rocks_status(mine_->flush()); !status.ok()) return status;
+    if (Status status = flush(); !status.ok()) return status;
   }
   return db_->Flush(how, families);
 }
 
 rocksdb::Status RocksDb::FlushWAL(bool sync) {
+  if (!is_open()) return closed();
   if (sync && !syncs_) {
     if (Status status = rocks_status(mine_->sync()); !status.ok()) return status;
   }
@@ -265,8 +275,7 @@ rocksdb::Status RocksDb::FlushWAL(bool sync) {
 
 rocksdb::Status RocksDb::CompactRange(const rocksdb::CompactRangeOptions& how, Family* family,
                                       const Slice* first, const Slice* end) {
-  return is_mine(family) ? rocks_status(mine_->flush())
-                         : db_->CompactRange(how, family, first, end);
+  return is_mine(family) ? flush() : db_->CompactRange(how, family, first, end);
 }
 
 rocksdb::Status RocksDb::SuggestCompactRange(Family* family, const Slice* first, const Slice* end) {
@@ -283,7 +292,7 @@ bool RocksDb::number_of(const Slice& property, uint64_t& value) {
                          name == Properties::kSizeAllMemTables ||
                          name == Properties::kCurSizeActiveMemTable;
   if (!of_files && !of_memory) return false;
-  if (of_files && !mine_->flush().ok()) return false;
+  if (!is_open() || (of_files && !flush().ok())) return false;
   const DbStatistics its = mine_->statistics();
   value = of_memory                              ? its.memory
           : name == Properties::kEstimateNumKeys ? its.file_keys

@@ -126,11 +126,15 @@ class RocksDb final : public rocksdb::StackableDB {
   static bool is_mine(const Family* family) { return family == nullptr || family->GetID() == 0; }
   static const DbSnapshot* mine(const rocksdb::ReadOptions& how);
   static rocksdb::ReadOptions others(const rocksdb::ReadOptions& how);
+  // Not after `Close`.
+  bool is_open() const { return mine_ != nullptr; }
+  static Status closed() { return Status::Aborted("the database is closed"); }
   static Status not_mine() {
     return Status::NotSupported("of the default column family, which is a Db of Isotherm");
   }
   Status write(const rocksdb::WriteOptions& how, const WriteGroup& group);
   Status get(const rocksdb::ReadOptions& how, const Slice& key, std::string& value);
+  Status flush();
   bool number_of(const Slice& property, uint64_t& value);
 
   std::unique_ptr<Db> mine_;

@@ -109,9 +109,11 @@ class RocksdbFiles final : public TreeFiles {
     options_.create_missing_column_families = true;
     std::vector<rocksdb::ColumnFamilyHandle*> families;
     rocksdb::DB* db = nullptr;
-    check(rocksdb::DB::Open(options_, folder_,
-                            {{rocksdb::kDefaultColumnFamilyName, options_}, {"meta", {}}},
-                            &families, &db));
+    const rocksdb::Status opened = rocksdb::DB::Open(
+        options_, folder_, {{rocksdb::kDefaultColumnFamilyName, options_}, {"meta", {}}}, &families,
+        &db);
+    check_lock(opened);
+    check(opened);
     db_.reset(db);
     check(db_->DestroyColumnFamilyHandle(families.front()));
     meta_ = families.back();
@@ -266,6 +268,16 @@ class RocksdbFiles final : public TreeFiles {
   static std::string mark_in(const std::string& folder) { return folder + "/ISOTHERM-CHECKPOINT"; }
   static void check(const rocksdb::Status& status) {
     if (!status.ok()) throw TreeError(text_of(status));
+  }
+  // RocksDB tells of the lock, and not of what that means.
+  void check_lock(const rocksdb::Status& status) const {
+    const std::string text = status.ToString();
+    const bool here = text.find("lock hold by current process") != std::string::npos;
+    const bool elsewhere = status.IsIOError() && text.find("While lock file") != std::string::npos;
+    if (!here && !elsewhere) return;
+    throw TreeError("tree: " + folder_ + " is open already, in " +
+                    (here ? "this program: use what has it open, or close that before"
+                          : "another program: end that before, or choose another folder"));
   }
   // Nothing is changed in a database of another program, which could not open it again.
   void check_owner() {

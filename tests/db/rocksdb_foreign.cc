@@ -1,8 +1,10 @@
 // What open_rocksdb, and a store with a tree, refuse: databases that are RocksDB's own, which stay
-// as they are, and options that they could not keep. A line is printed for whatever is not so.
+// as they are, options that they could not keep, and calls behind Close. A line is printed for
+// whatever is not so.
 #include <rocksdb/compaction_filter.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
+#include <rocksdb/write_batch.h>
 #include <stdlib.h>
 
 #include <filesystem>
@@ -10,6 +12,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "isotherm/rocksdb.h"
 #include "isotherm/store.h"
@@ -91,6 +94,37 @@ void refuses_options(const std::string& folder) {
   expect(status.ok(), "good options are refused: " + status.ToString());
 }
 
+// RocksDB's own may do anything then.
+void refuses_what_is_closed(const std::string& folder) {
+  rocksdb::DB* db = nullptr;
+  expect(isotherm::open_rocksdb(options(), folder, &db).ok(), "it does not open");
+  const std::unique_ptr<rocksdb::DB> owner(db);
+  expect(db->Write({}, nullptr).IsCorruption(), "there is no batch");
+  expect(db->Put({}, "key", "value").ok() && db->Close().ok(), "it does not close");
+  std::string value;
+  rocksdb::WriteBatch batch;
+  batch.Put("key", "new");
+  expect(db->Get({}, "key", &value).IsAborted(), "Get");
+  expect(db->Put({}, "key", "new").IsAborted(), "Put");
+  expect(db->Delete({}, "key").IsAborted(), "Delete");
+  expect(db->Merge({}, "key", "new").IsAborted(), "Merge");
+  rocksdb::ColumnFamilyHandle* const family = nullptr;
+  expect(db->DeleteRange({}, family, "a", "z").IsAborted(), "DeleteRange");
+  expect(db->Write({}, &batch).IsAborted(), "Write");
+  expect(db->Flush({}, family).IsAborted(), "Flush");
+  expect(db->FlushWAL(true).IsAborted(), "FlushWAL");
+  expect(db->GetSnapshot() == nullptr, "GetSnapshot");
+  std::vector<std::string> values;
+  expect(db->MultiGet({}, {family}, {"key"}, &values).front().IsAborted(), "MultiGet");
+  const std::unique_ptr<rocksdb::Iterator> at(db->NewIterator({}, family));
+  at->SeekToFirst();
+  expect(!at->Valid() && at->status().IsAborted(), "NewIterator");
+  uint64_t number = 0;
+  expect(!db->GetIntProperty(family, rocksdb::DB::Properties::kEstimateNumKeys, &number),
+         "GetIntProperty");
+  expect(db->Close().ok(), "it does not close twice");
+}
+
 }  // namespace
 
 int main() {
@@ -98,6 +132,7 @@ int main() {
   if (::mkdtemp(folder.data()) == nullptr) return 1;
   refuses_foreign(folder + "/foreign");
   refuses_options(folder + "/ours");
+  refuses_what_is_closed(folder + "/closed");
   std::filesystem::remove_all(folder);
   return wrong == 0 ? 0 : 1;
 }
