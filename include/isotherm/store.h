@@ -58,7 +58,7 @@ class Store {
   Store& operator=(const Store&) = delete;
 
   // Keys in a database. An expired key counts until a request or a sweep meets it. With a tree all
-  // are looked at.
+  // are looked at; throws std::runtime_error where its files cannot be read.
   uint64_t size(uint32_t database = 0) const;
   // The bytes that maxmemory limits.
   uint64_t memory() const;

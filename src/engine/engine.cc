@@ -15,6 +15,7 @@
 #include "batch/round_policy.h"
 #include "engine/engine_state.h"
 #include "engine/option_clash.h"
+#include "engine/walk.h"
 #include "gpu/store/cuda_item_tier.h"
 #include "gpu/store/cuda_root_table.h"
 #include "gpu/store/cuda_sorted_tier.h"
@@ -446,10 +447,8 @@ EngineStats Engine::stats() const {
   return stats;
 }
 
-uint64_t Engine::count(uint32_t number) const {
-  if (number >= state_->store.databases.size()) return 0;
-  if (state_->tree != nullptr) return state_->tree->count(number, state_->clock.now_ms());
-  return state_->store.databases.at(number).count();
+KeyCount Engine::begin_count(uint32_t number) const {
+  return isotherm::begin_count(*state_, number);
 }
 
 DatabaseStats Engine::database(uint32_t number) const {

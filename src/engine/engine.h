@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,6 +47,9 @@
 #include "router/hot_stats.h"
 
 namespace isotherm {
+
+// How many keys there were; empty: the files of a tree cannot be read.
+using KeyCount = std::function<std::optional<uint64_t>()>;
 
 // A snapshot of counters, for INFO and `stats`.
 struct EngineStats {
@@ -140,8 +144,10 @@ class Engine {
   // otherwise.
   const std::string& device_problem() const;
   DatabaseStats database(uint32_t database) const;  // what is in memory
-  // All keys of it, which those of a tree are counted for, one by one.
-  uint64_t count(uint32_t database) const;
+  // All keys that it has now, which those of a tree are counted for, one by one. What is returned
+  // may look at them all, and may be called later, as long as the engine is there.
+  KeyCount begin_count(uint32_t database) const;
+  std::optional<uint64_t> count(uint32_t database) const { return begin_count(database)(); }
   // What may change while workers run; batches that run meanwhile go by the old or the new value.
   // A cap below what is in use is reached by eviction, in steps, where the policy allows any.
   uint64_t maxmemory() const;
@@ -269,7 +275,7 @@ class Worker {
 
   // Commands without one key. A flush is a batch of that row alone. Where there is a sink, what the
   // others show may be answered when a batch without rows that is started behind them has ended.
-  uint64_t count(uint32_t database);
+  std::optional<uint64_t> count(uint32_t database);
   void flush(uint32_t database);
   void flush_all();
   // Calls `work` at a moment at which no row runs; false where it was not called, or did not come

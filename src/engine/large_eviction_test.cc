@@ -37,7 +37,7 @@ class Client {
     worker_.submit(batch);
     return batch.reply(0).status == Status::ok;
   }
-  uint64_t count() { return worker_.count(0); }
+  uint64_t count() { return worker_.count(0).value(); }
   void maintain() { worker_.maintain(); }
 
  private:

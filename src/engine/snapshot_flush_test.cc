@@ -107,7 +107,7 @@ TEST_F(SnapshotFlushTest, WhatIsEvictedTakesNoRoom) {
   const std::string value(1000, 'v');
   for (int i = 0; i < 8000; ++i) put(worker, 0, "old" + std::to_string(i), value);
   ASSERT_NE(snapshot_->begin(worker, false), nullptr);
-  const uint64_t before = worker.count(0);
+  const uint64_t before = worker.count(0).value();
   for (int i = 0; i < 8000; ++i) {
     put(worker, 0, "new" + std::to_string(i), value);
     worker.maintain();

@@ -1,5 +1,8 @@
 #include "isotherm/store.h"
 
+#include <optional>
+#include <stdexcept>
+
 #include "base/clock.h"
 #include "engine/engine.h"
 
@@ -18,7 +21,12 @@ Store::Store(const Options& options, const Clock& clock)
     : engine_(std::make_unique<Engine>(options, clock)) {}
 Store::~Store() = default;
 
-uint64_t Store::size(uint32_t database) const { return engine_->count(database); }
+uint64_t Store::size(uint32_t database) const {
+  if (database >= engine_->options().databases) return 0;
+  const std::optional<uint64_t> keys = engine_->count(database);
+  if (!keys) throw std::runtime_error("the files of the tree cannot be read");
+  return *keys;
+}
 uint64_t Store::memory() const { return engine_->stats().used_memory; }
 bool Store::on_gpu() const { return engine_->stats().on_device; }
 uint64_t Store::entries_beyond_gpu() const { return engine_->stats().root_table.host_entries; }

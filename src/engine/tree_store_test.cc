@@ -114,6 +114,15 @@ std::string name_of(const ::testing::TestParamInfo<Behind>& test) {
 INSTANTIATE_TEST_SUITE_P(Behind, TreeStoreTest,
                          ::testing::Values(Behind::files, Behind::items, Behind::sorted), name_of);
 
+// So nobody has to wait for all keys of a group until all keys are counted.
+TEST_P(TreeStoreTest, ACountIsOfTheMomentAtWhichItBegan) {
+  run([](Batch& batch) { batch.put("key", "1"); });
+  const KeyCount count = engine_->begin_count(0);
+  run([](Batch& batch) { batch.put("later", "1"); });
+  EXPECT_EQ(count(), 1u);
+  EXPECT_EQ(engine_->count(0), 2u);
+}
+
 // What a batch asks for at once need not fit into memory: its replies hold copies of the rest.
 TEST_P(TreeStoreTest, GetsThatMemoryHasNoRoomForAreAnswered) {
   constexpr int count = 60;

@@ -4,12 +4,14 @@
 #include <exception>
 #include <functional>
 #include <new>
+#include <optional>
 #include <thread>
 
 #include "engine/engine.h"
 #include "engine/engine_state.h"
 #include "index/item_table.h"
 #include "items/objects.h"
+#include "tree/tree_moment.h"
 
 namespace isotherm {
 namespace {
@@ -121,7 +123,46 @@ void walk_tree(EngineState& engine, uint32_t database, uint64_t count, ItemVisit
   reply.status.store(worked ? Status::ok : Status::not_saved, std::memory_order_release);
 }
 
+// Empty: files cannot be read, or there is no memory or no epoch slot for it.
+std::optional<uint64_t> count_by_walk(EngineState& engine, uint32_t database) try {
+  constexpr uint64_t at_once = 4096;
+  struct Counter final : ItemVisitor {
+    void visit(const ScanItem& /*item*/) override { ++keys; }
+    uint64_t keys = 0;
+  } counter;
+  const TakenSlot taken(engine.store.epochs);
+  for (uint64_t cursor = 0;;) {
+    const EpochGuard guard(engine.store.epochs, *taken.slot);
+    Reply reply;
+    walk_tree(engine, database, at_once, counter, reply, cursor);
+    if (reply.status != Status::ok) return std::nullopt;
+    const bool anew = reply.flags != 0;
+    cursor = anew ? 0 : static_cast<uint64_t>(reply.number);
+    if (anew) counter.keys = 0;
+    if (cursor == 0 && !anew) return counter.keys;
+  }
+} catch (const std::exception&) {
+  return std::nullopt;
+}
+
 }  // namespace
+
+// Files that last show a moment for as long as somebody holds it; others are asked at once.
+KeyCount begin_count(EngineState& engine, uint32_t database) {
+  std::optional<uint64_t> keys;
+  const int64_t now_ms = engine.clock.now_ms();
+  if (Tree* const tree = engine.tree.get(); tree == nullptr) {
+    keys = engine.store.databases.at(database).count();
+  } else if (tree->lasts()) {
+    return [tree, moment = tree->take_moment(database), now_ms] {
+      return tree->count(*moment, now_ms);
+    };
+  } else {
+    if (tree->counts_itself()) keys = tree->count(database, now_ms);
+    if (!keys) keys = count_by_walk(engine, database);
+  }
+  return [keys] { return keys; };
+}
 
 void walk(EngineState& engine, Batch& batch, Batch::Row row) {
   const Batch::Columns& columns = batch.columns();

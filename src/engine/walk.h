@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "engine/engine.h"
 #include "isotherm/batch.h"
 
 namespace isotherm {
@@ -18,5 +19,8 @@ namespace isotherm {
 class EngineState;
 
 void walk(EngineState& engine, Batch& batch, Batch::Row row);
+
+// How many keys a database has when this is called (Engine::begin_count).
+KeyCount begin_count(EngineState& engine, uint32_t database);
 
 }  // namespace isotherm

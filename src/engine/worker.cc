@@ -13,6 +13,7 @@
 #include "engine/crew.h"
 #include "engine/engine.h"
 #include "engine/engine_state.h"
+#include "engine/walk.h"
 
 namespace isotherm {
 
@@ -481,11 +482,10 @@ void Worker::nudge() {
   if (Crew* const crew = impl_->engine.crew_if_made()) crew->nudge();
 }
 
-uint64_t Worker::count(uint32_t database) {
+std::optional<uint64_t> Worker::count(uint32_t database) {
   EngineState& engine = impl_->engine;
-  if (engine.tree != nullptr) return engine.tree->count(database, engine.clock.now_ms());
   if (engine.device != nullptr) engine.device->rounds().wait_while_losing();
-  return engine.store.databases.at(database).count();
+  return begin_count(engine, database)();
 }
 
 void Worker::flush_all() { flush(0, impl_->engine.store.options.databases); }

@@ -108,7 +108,7 @@ TEST_F(ItemServerTest, TheJournalAndTheSnapshotOfALostGpuStayAsTheyAre) {
   EXPECT_FALSE(rewrite());
   constexpr const char* refused =
       "-ERR no snapshots since the GPU has failed: what it alone had would be missing\r\n";
-  while (!server_->engine().tree()->is_lost()) expect({"DBSIZE"}, ":0\r\n");
+  while (!server_->engine().tree()->is_lost()) expect({"DBSIZE"}, ":1\r\n");
   expect({"SAVE"}, refused);
   expect({"BGSAVE"}, refused);
   EXPECT_EQ(RdbFile(snapshot_path()).items(), 1u);

@@ -107,7 +107,7 @@ std::optional<uint64_t> DeviceFiles::count(uint32_t database, int64_t now_ms) {
     }
   }
   const bool escaped = has_escaped_.load(std::memory_order_acquire);
-  use([&](ItemTier& tier) {
+  const bool worked = use([&](ItemTier& tier) {
     if (database == 0) keys += tier.count({}, now_ms);
     if (!escaped) return;
     std::string start;
@@ -116,7 +116,7 @@ std::optional<uint64_t> DeviceFiles::count(uint32_t database, int64_t now_ms) {
     keys += tier.count(start, now_ms);
     if (database == 0) keys -= tier.count(start.substr(0, 1), now_ms);
   });
-  return keys;
+  return worked ? std::optional(keys) : std::nullopt;
 }
 
 TreeFiles::Glance DeviceFiles::glance(std::string_view key, std::string& value) {

@@ -173,8 +173,10 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   // Then: whether its walks show the key all the same.
   bool is_shown(uint32_t database, std::string_view key);
   bool lasts() const { return files_->lasts(); }
-  // All keys of a database, as many as can be read: by a walk, but for files that count themselves.
-  uint64_t count(uint32_t database, int64_t now_ms);
+  // All keys of a database, of files that count themselves, and those that a moment has, by a walk
+  // over it. Empty: that failed.
+  std::optional<uint64_t> count(uint32_t database, int64_t now_ms);
+  std::optional<uint64_t> count(const TreeMoment& moment, int64_t now_ms);
   // Whether it is such files that have what the runs had, or will have it.
   bool counts_itself() const {
     return !lasts() && !failing_.load(std::memory_order_relaxed) && !is_lost();
@@ -255,7 +257,8 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   uint64_t other_memory() const;
   void count_memory(bool asks_files);
 
-  bool step(uint32_t database, std::string& from, uint64_t count, int64_t now_ms, const Show& show);
+  bool step(const TreeMoment& moment, std::string& from, uint64_t count, int64_t now_ms,
+            const Show& show);
   bool walk_by_hash(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
                     const Show& show);
   std::string take_cursor(uint64_t cursor);

@@ -218,7 +218,7 @@ TEST_F(TreeTest, AFlushHidesWhatIsOlderAtOnceAndLaterInTheFiles) {
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(look("file") + look("run") + look("later"), "(absent)(absent)1");
     EXPECT_EQ(all_keys(10), "later ");
-    EXPECT_EQ(tree_->count(0, now_ms_), 1u);
+    EXPECT_EQ(tree_->count(*tree_->take_moment(0), now_ms_), 1u);
     ASSERT_TRUE(tree_->flush());
   }
   EXPECT_EQ(disk_.pairs.size(), 1u);
@@ -270,7 +270,14 @@ TEST_F(TreeTest, WritersWaitForRoomAndAreRefusedWhileFilesFail) {
   while (tree_->stats().runs != 0) std::this_thread::yield();
   EXPECT_FALSE(tree_->refuses());
   EXPECT_EQ(tree_->error(), "");
-  EXPECT_EQ(tree_->count(0, now_ms_), 21u);
+  EXPECT_EQ(tree_->count(*tree_->take_moment(0), now_ms_), 21u);
+  // Not a part of them.
+  disk_.fails_to_read = true;
+  EXPECT_EQ(tree_->count(*tree_->take_moment(0), now_ms_), std::nullopt);
+  disk_.fails_to_read = false;
+  disk_.throws = true;
+  EXPECT_EQ(tree_->count(*tree_->take_moment(0), now_ms_), std::nullopt);
+  disk_.throws = false;
 }
 
 TEST_F(TreeTest, ATreeAndAJournalOfAnotherStoreAreRefused) {

@@ -1,5 +1,7 @@
 // The part of Tree that shows all keys of a database, in their order.
 #include <memory>
+#include <new>
+#include <optional>
 #include <utility>
 
 #include "tree/tree.h"
@@ -19,12 +21,11 @@ std::string first_key(uint32_t database) {
 
 }  // namespace
 
-// Of what there is now. `from` becomes where the next step begins, and is empty behind the last.
-// False: files cannot be read.
-bool Tree::step(uint32_t database, std::string& from, uint64_t count, int64_t now_ms,
+// `from` becomes where the next step begins, and is empty behind the last. False: files cannot be
+// read.
+bool Tree::step(const TreeMoment& moment, std::string& from, uint64_t count, int64_t now_ms,
                 const Show& show_one) {
-  const std::shared_ptr<const TreeMoment> moment = take_moment(database);
-  TreeIterator at = moment->iterator(from, first_key(database + 1), true);
+  TreeIterator at = moment.iterator(from, first_key(moment.database() + 1), true);
   for (at.seek(from); at.valid() && count != 0; at.next(), --count) {
     TreeRecord record;
     if (!record.read(at.value()) || record.expired(now_ms)) continue;
@@ -77,7 +78,7 @@ bool Tree::walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now
     anew = !its.starts_with(from);
     if (!anew) from = std::move(its);
   }
-  const bool worked = step(database, from, count, now_ms, show_one);
+  const bool worked = step(*take_moment(database), from, count, now_ms, show_one);
   cursor = 0;
   if (!worked || from.empty()) return worked;
   const std::lock_guard guard(cursors_mutex_);
@@ -104,17 +105,20 @@ std::string Tree::take_cursor(uint64_t cursor) {
   return std::move(its.mapped());
 }
 
-uint64_t Tree::count(uint32_t database, int64_t now_ms) {
-  constexpr uint64_t at_once = 4096;
-  if (!files_->lasts()) {
-    return take_in_all() ? files_->count(database, now_ms).value_or(0) : 0;
-  }
+std::optional<uint64_t> Tree::count(uint32_t database, int64_t now_ms) {
+  return take_in_all() ? files_->count(database, now_ms) : std::nullopt;
+}
+
+std::optional<uint64_t> Tree::count(const TreeMoment& moment, int64_t now_ms) {
   uint64_t keys = 0;
-  std::string from = first_key(database);
+  std::string from = first_key(moment.database());
   const Show add = [&](std::string_view, uint64_t, int64_t) { ++keys; };
-  while (step(database, from, at_once, now_ms, add) && !from.empty()) {
+  constexpr uint64_t all = ~uint64_t{0};
+  try {
+    if (step(moment, from, all, now_ms, add)) return keys;
+  } catch (const std::bad_alloc&) {  // as if they could not be read
   }
-  return keys;
+  return std::nullopt;
 }
 
 }  // namespace isotherm

@@ -50,20 +50,21 @@ struct TreeDisk {
 
 class TreeCursorInMemory final : public TreeCursor {
  public:
-  TreeCursorInMemory(const TreePairs& pairs, const bool& throws, std::string_view first,
+  TreeCursorInMemory(const TreePairs& pairs, const TreeDisk& disk, std::string_view first,
                      std::string_view end)
       : first_(pairs.lower_bound(first)),
         end_(pairs.lower_bound(end)),
         at_(end_),
         pairs_(pairs),
-        throws_(throws) {}
+        disk_(disk) {}
   void seek(std::string_view key) override { look(pairs_.lower_bound(key)); }
   void seek_before(std::string_view key) override { look_before(pairs_.lower_bound(key)); }
   void next() override {
-    if (throws_) throw std::bad_alloc();
+    if (disk_.throws) throw std::bad_alloc();
     look(std::next(at_));
   }
   void prev() override { look_before(at_); }
+  std::string error() const override { return disk_.fails_to_read ? "cannot be read" : ""; }
 
  private:
   void look(TreePairs::const_iterator at) {
@@ -76,12 +77,12 @@ class TreeCursorInMemory final : public TreeCursor {
   const TreePairs::const_iterator end_;
   TreePairs::const_iterator at_;
   const TreePairs& pairs_;
-  const bool& throws_;
+  const TreeDisk& disk_;
 };
 
 class TreeViewInMemory final : public TreeView {
  public:
-  explicit TreeViewInMemory(TreeDisk& disk) : throws_(disk.throws) {
+  explicit TreeViewInMemory(TreeDisk& disk) : disk_(disk) {
     const std::lock_guard guard(disk.mutex);
     pairs_ = disk.pairs;
   }
@@ -93,11 +94,11 @@ class TreeViewInMemory final : public TreeView {
   }
   std::unique_ptr<TreeCursor> cursor(std::string_view first, std::string_view end,
                                      bool /*once*/) override {
-    return std::make_unique<TreeCursorInMemory>(pairs_, throws_, first, end);
+    return std::make_unique<TreeCursorInMemory>(pairs_, disk_, first, end);
   }
 
  private:
-  const bool& throws_;
+  const TreeDisk& disk_;
   TreePairs pairs_;
 };
 

@@ -1,5 +1,6 @@
 
 #include "net/resp/handlers.h"
+#include "net/resp/refusals.h"
 
 namespace isotherm::net {
 
@@ -35,7 +36,7 @@ bool write_error_of(Status status, RespWriter& writer) {
       return true;
     case Status::not_saved:
       // Of those that could not be written protocol.cc tells.
-      writer.error("MISCONF Errors reading the files of the tree");
+      writer.error(unreadable);
       return true;
     case Status::pending:
     case Status::invalid:

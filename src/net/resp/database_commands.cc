@@ -17,6 +17,7 @@
 #include "net/server_state.h"
 #include "net/text.h"
 #include "net/walk.h"
+#include "tree/tree.h"
 
 namespace isotherm::net {
 namespace {
@@ -67,8 +68,7 @@ class KeyWalk : public Walk {
   KeyWalk(int version, uint64_t cursor) : Walk(cursor), version_(version) {}
 
   void failed(Output& output, bool lacks_memory) override {
-    RespWriter(output, version_)
-        .error(lacks_memory ? over_maxmemory : "MISCONF Errors reading the files of the tree");
+    RespWriter(output, version_).error(lacks_memory ? over_maxmemory : unreadable);
   }
   void add(std::string_view key) { keys_.emplace_back(key); }
   // Turns the keys of the last step into text.
@@ -233,8 +233,7 @@ std::unique_ptr<Walk> begin_walk(Arguments arguments, int version) {
 }
 
 void run_dbsize(Alone& alone) {
-  const uint64_t keys = alone.turn.worker.count(alone.session.database);
-  alone.writer.integer(static_cast<int64_t>(keys));
+  write_key_count(alone.turn.worker.count(alone.session.database), alone.writer);
 }
 
 // ASYNC and SYNC both empty the database at once and free its items later.
@@ -248,6 +247,10 @@ void flush(Call& call, uint32_t first, uint32_t end) {
 }
 
 }  // namespace
+
+void write_key_count(const std::optional<uint64_t>& keys, RespWriter& writer) {
+  keys ? writer.integer(static_cast<int64_t>(*keys)) : writer.error(unreadable);
+}
 
 namespace handlers {
 

@@ -156,8 +156,10 @@ inline bool write_failure(Status status, RespWriter& writer) {
   return !usual && write_error_of(status, writer);
 }
 
-// DBSIZE in a transaction: when the rows before it have run.
+// DBSIZE in a transaction: of the moment when the rows before it have run.
 void count_between_rows(Call& call);
+// Empty: the files of the tree cannot be read.
+void write_key_count(const std::optional<uint64_t>& keys, RespWriter& writer);
 
 // The type as TYPE names it.
 std::string_view type_name(ValueType type);

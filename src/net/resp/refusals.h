@@ -15,6 +15,7 @@ namespace isotherm::net {
 
 inline constexpr std::string_view over_maxmemory =
     "OOM command not allowed when used memory > 'maxmemory'.";
+inline constexpr std::string_view unreadable = "MISCONF Errors reading the files of the tree";
 
 // Why a command of an unusual connection (Session) is refused; empty: it is run, or kept.
 std::string refusal(const Command& command, size_t words, const Session& session,

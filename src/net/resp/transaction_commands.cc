@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -240,25 +241,27 @@ void encode_exec(const Answer& answer, const AnswerSource& source, RespWriter& w
 
 struct Counting {
   const Engine* engine;
-  int64_t keys;
+  KeyCount count;
 };
 
-// The row is there to be waited for.
-void count_between(Batch& batch, Batch::Row row, void* context) {
+// The row is there to be waited for. All keys are counted when those of the group are free again.
+void begin_counting(Batch& batch, Batch::Row row, void* context) {
   auto& counting = *static_cast<Counting*>(context);
-  counting.keys = static_cast<int64_t>(counting.engine->count(batch.columns().database[row]));
+  counting.count = counting.engine->begin_count(batch.columns().database[row]);
   batch.cancel(row, row + 1);
 }
 
-void encode_counting(const Answer& answer, const AnswerSource&, RespWriter& writer) {
-  writer.integer(reinterpret_cast<const Counting*>(answer.number)->keys);
+void encode_counting(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
+  if (write_failure(source.batch.reply(answer.first_row).status, writer)) return;
+  write_key_count(reinterpret_cast<const Counting*>(answer.number)->count(), writer);
 }
 
 }  // namespace
 
 void count_between_rows(Call& call) {
-  auto& counting = call.keep(Counting{&call.turn.server.engine, 0});
-  call.batch().guard(count_between, &counting);
+  auto& counting =
+      call.keep(Counting{&call.turn.server.engine, [] { return std::optional<uint64_t>(); }});
+  call.batch().guard(begin_counting, &counting);
   call.answer(encode_counting, call.batch().get({}, looks_on), 1,
               reinterpret_cast<intptr_t>(&counting));
 }
