@@ -415,7 +415,7 @@ TEST_P(WithheldTest, UpkeepGoesOnBesideBatchesThatWait) {
   Worker worker(*engine, false);
   constexpr uint32_t rows = 300;
   std::vector<std::string> keys;
-  for (uint32_t i = 0; i < 200 * rows; ++i) keys.push_back(std::to_string(i));
+  for (uint32_t i = 0; i < 120 * rows; ++i) keys.push_back(std::to_string(i));
   const uint64_t splits = engine->stats().splits;
   std::unique_ptr<Batch> before;
   for (uint32_t i = 0; i < keys.size(); i += rows) {

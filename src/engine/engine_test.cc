@@ -312,7 +312,7 @@ TEST_F(EngineTest, MemoryComesBackAfterAFlush) {
 TEST_F(EngineTest, StatsCountSegmentsThatSplitAndAreJoined) {
   Engine engine({}, clock);
   Worker worker(engine);
-  constexpr uint64_t keys = 100'000;
+  constexpr uint64_t keys = 40'000;
   fill(worker, 0, keys, 10);
   while (worker.maintain()) {
   }

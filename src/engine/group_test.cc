@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "items/poison.h"
 
 namespace isotherm::group_test::group_test {
 namespace {
@@ -164,7 +165,7 @@ TEST(Group, AFlushStandsBetweenTheRowsBeforeItAndThoseBehindIt) {
 
 // Threads move amounts between two accounts; whoever looks finds the same sum.
 TEST(Group, OthersSeeAllOfItOrNothing) {
-  constexpr int moves = 20'000;
+  constexpr int moves = poison::sanitized ? 5'000 : 20'000;
   const ManualClock clock{1000};
   Engine engine({}, clock);
   struct Move {

@@ -131,7 +131,7 @@ TEST_F(CappedCompactorTest, AClassThatShrankServesAnother) {
   erase_random(0.7);
   EXPECT_LE(budget.used(), budget.limit());
   const auto before = index.size();
-  for (int i = 0; i < (poison::sanitized ? 4000 : 20'000); ++i) compact();
+  for (int i = 0; i < (poison::sanitized ? 2000 : 20'000); ++i) compact();
   fill(10000, 1500);
   EXPECT_GT(index.size(), before + 9900);
   EXPECT_LE(budget.used(), budget.limit());

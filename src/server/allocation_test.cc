@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "items/poison.h"
 #include "models/failing_memory.h"
 #include "server/server.h"
 #include "server/test_client.h"
@@ -87,7 +88,7 @@ TEST(AllocationTest, WarmTurnsAllocateNothing) {
   Server server(options, clock);
   server.start();
   Rounds rounds(server);
-  constexpr int count = 100;
+  constexpr int count = poison::sanitized ? 40 : 100;
   ASSERT_TRUE(rounds.run(count));
   const uint64_t requests = 20 * 80 * count;
   const uint64_t before = allocations.load();
