@@ -78,6 +78,20 @@ TEST_P(EvictionTest, UsedMemoryStaysAtTheCap) {
 
 INSTANTIATE_TEST_SUITE_P(Policies, EvictionTest, policies_that_evict(), policy_name);
 
+// It shrinks behind what is evicted.
+TEST_P(EvictionTest, ACapThatWasLoweredBelowTheIndexRefusesNothing) {
+  constexpr uint64_t keys = 100'000;
+  constexpr uint64_t lowered = 2 << 20;
+  Engine engine(options(GetParam()), clock);
+  Worker worker(engine);
+  ASSERT_EQ(fill(worker, 0, keys, 10, some_day), 0u);
+  ASSERT_EQ(engine.stats().evicted, 0u);
+  ASSERT_GT(engine.stats().index_bytes, lowered);
+  engine.set_maxmemory(lowered);
+  EXPECT_EQ(fill(worker, keys, 1'000, 10, some_day), 0u);
+  EXPECT_LT(engine.stats().used_memory, 2 * lowered);
+}
+
 TEST_F(EvictionTest, NoevictionRefusesAndStaysReadable) {
   Engine engine(options(EvictionPolicy::noeviction), clock);
   Worker worker(engine);

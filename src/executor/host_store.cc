@@ -45,7 +45,7 @@ uint64_t HostStore::flush_index(uint32_t number) {
 bool HostStore::wants_indexes_back(uint32_t step) const {
   constexpr uint32_t seldom = 16;
   if (budget.fits(least_index)) return false;
-  if (budget.largest_item() >= least_index && step % seldom != 0) return false;
+  if (budget.beside_indexes() >= least_index && step % seldom != 0) return false;
   const auto count = [&](auto&& counts) {
     return std::count_if(databases.begin(), databases.end(), counts);
   };

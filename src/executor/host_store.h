@@ -7,6 +7,7 @@
 // uses the value that it reads.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <list>
@@ -64,8 +65,14 @@ struct HostStore {
   // Whether writes find room by eviction, or by moving values to devices.
   bool makes_room() const { return (evicts || values != nullptr) && budget.limit() != 0; }
   // The largest item that a row may store: one that does not fit even alone is refused by itself,
-  // and nothing is evicted for it.
-  uint64_t largest_item() const { return makes_room() ? budget.largest_item() : ~uint64_t{0}; }
+  // and nothing is evicted for it. Behind evicted items an index shrinks, unless its size is fixed,
+  // so one that is large now, as after the cap was lowered, leaves most of the cap in the end.
+  uint64_t largest_item() const {
+    if (!makes_room()) return ~uint64_t{0};
+    const uint64_t cap = budget.limit();
+    const bool shrinks = evicts && options.index == IndexChoice::line;
+    return std::max(budget.beside_indexes(), shrinks ? cap - cap / 4 : 0);
+  }
 
   // The index of a database of a store whose indexes have a fixed size, made if there is none; null
   // when memory is out.

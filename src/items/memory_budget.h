@@ -103,8 +103,8 @@ class MemoryBudget {
     const uint64_t cap = limit();
     return cap != 0 && positive(items.load() + index.load() + hot.load()) > cap;
   }
-  // The largest item that fits when all others are gone.
-  uint64_t largest_item() const {
+  // What the indexes leave of the cap.
+  uint64_t beside_indexes() const {
     const uint64_t lines = positive(index.load() + hot.load());
     const uint64_t cap = limit();
     return cap > lines ? cap - lines : 0;
