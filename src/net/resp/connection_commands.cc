@@ -1,6 +1,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "net/resp/handlers.h"
 #include "net/resp/transaction.h"
@@ -130,8 +131,8 @@ void reset(Call& call) {
   call.session.use_version(2);
   call.session.use_database(0);
   rename_client(call, "");
-  call.session.replies = Replies::on;
-  call.mute(false);
+  // As Redis: it ends CLIENT REPLY OFF, but is itself what CLIENT REPLY SKIP leaves out.
+  if (std::exchange(call.session.replies, Replies::on) == Replies::off) call.mute(false);
   call.batch().select(0);
   call.answer_raw("+RESET\r\n");
 }
