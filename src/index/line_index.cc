@@ -84,8 +84,8 @@ void LineIndex::free_retired(Retired& retired) {
   pool_.give(retired.lines);
 }
 
-// Segments of the directory, each once, and those that lines are moving to.
-// Those that moves lead to behind all others. The visitor may free them.
+// Segments of the directory, each once, and behind them those that lines are moving to. The visitor
+// may free them.
 template <class Visit>
 void LineIndex::each_segment(const Visit& visit) const {
   // Each has to be read before the next one is known, so they are asked for before.
