@@ -134,8 +134,13 @@ void take_sync_policy(const std::string& text, SyncPolicy& field) {
 }
 
 void take_file_name(const std::string& text, std::string& field) {
-  if (text.empty() || text.find('/') != std::string::npos) {
+  constexpr size_t longest = 200;  // files of the journal have a number behind it
+  if (text.empty() || text == "." || text == ".." || text.find('/') != std::string::npos) {
     throw CLI::ValidationError("'" + text + "' is not the name of a file; give one without '/'");
+  }
+  if (text.size() > longest) {
+    throw CLI::ValidationError("the name is too long; give one of at most " +
+                               std::to_string(longest) + " characters");
   }
   field = text;
 }
@@ -343,7 +348,8 @@ void add_journal_options(CLI::App& app, net::ServerOptions& options) {
                   "Name of the folder of the journal, within --dir [appendonly.aof]",
                   [&](const std::string& text) { take_file_name(text, options.appendfilename); });
   app.add_option("--auto-aof-rewrite-percentage", options.auto_aof_rewrite_percentage,
-                 "Growth of the journal, in percent, after which it is rewritten; 0: never [100]");
+                 "Growth of the journal, in percent, after which it is rewritten; 0: never [100]")
+      ->check(CLI::Range(0, std::numeric_limits<int>::max()));
   add_text_option(app, "--auto-aof-rewrite-min-size",
                   "Size of the journal below which it is not rewritten by itself [64mb]",
                   [&](const std::string& text) {

@@ -402,6 +402,30 @@ TEST(FlagsTest, ASizeAndAWaitOfRoundsNeedAScheduleThatHasThem) {
 }
 
 // A snapshot would take the place of a segment that is being written.
+TEST(FlagsTest, SomeClientCanReachTheServer) {
+  const std::vector<const char*> none{"--port", "off", "--memcached-port", "off"};
+  net::ServerOptions options;
+  EXPECT_EQ(parse(none, options), exit_usage);
+  std::vector<const char*> by_path = none;
+  by_path.insert(by_path.end(), {"--memcached-unixsocket", "/s"});
+  EXPECT_FALSE(parse(by_path, options).has_value());
+}
+
+TEST(FlagsTest, FilesNeedAFolderAndNames) {
+  const std::string long_name(201, 'n');
+  for (const std::vector<const char*>& arguments :
+       std::vector<std::vector<const char*>>{{"--dir", ""},
+                                             {"--dir", "/nosuch"},
+                                             {"--dir", "/dev/null"},
+                                             {"--appendfilename", "."},
+                                             {"--appendfilename", ".."},
+                                             {"--appendfilename", long_name.c_str()},
+                                             {"--dbfilename", ".."}}) {
+    net::ServerOptions options;
+    EXPECT_EQ(parse(arguments, options), exit_usage) << arguments.front() << ' ' << arguments[1];
+  }
+}
+
 TEST(FlagsTest, ASnapshotHasNoNameOfTheJournal) {
   for (const char* name : {"appendonly.aof", "appendonly.aof.2", "appendonly.aof.manifest"}) {
     net::ServerOptions options;

@@ -2,10 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "batch/round_policy.h"
 #include "engine/option_clash.h"
@@ -22,6 +24,19 @@ std::string with_dashes(std::string_view names) {
 }  // namespace
 
 void check_together(const net::ServerOptions& options) {
+  const bool by_port =
+      options.port >= 0 || options.memcached_port >= 0 || options.memcached_udp_port >= 0;
+  const bool by_path = !options.unixsocket.empty() || !options.memcached_unixsocket.empty();
+  if (!by_port && !by_path && !options.has_packets()) {
+    throw CLI::ValidationError(
+        "--port", "no client can reach the server; give a port, or a path to --unixsocket");
+  }
+  // Else the first snapshot would tell of it, when there is something to lose.
+  std::error_code error;
+  if (!std::filesystem::is_directory(options.dir, error)) {
+    throw CLI::ValidationError(
+        "--dir", "there is no folder '" + options.dir + "'; make it, or give another");
+  }
   if ((options.dbfilename + ".").starts_with(options.appendfilename + ".")) {
     throw CLI::ValidationError("--dbfilename: '" + options.dbfilename +
                                "' is a name that files of the journal have; give another one");

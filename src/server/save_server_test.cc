@@ -144,13 +144,6 @@ TEST_F(SaveServerTest, WhatCannotBeReadEndsTheStartAndStays) {
   EXPECT_THROW(start(), RdbError);
 }
 
-// As Redis does.
-TEST_F(SaveServerTest, AFolderThatIsNotThereEndsTheStart) {
-  const std::string there = std::exchange(options_.dir, options_.dir + "/none");
-  EXPECT_THROW(start(), RdbError);
-  options_.dir = there;
-}
-
 TEST_F(SaveServerTest, WithAJournalTheSnapshotIsWrittenAndNotRead) {
   expect({"SET", "a", "1"}, "+OK\r\n");
   expect({"SAVE"}, "+OK\r\n");

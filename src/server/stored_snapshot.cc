@@ -23,10 +23,6 @@ LoadedSnapshot load_snapshot(const net::ServerOptions& options, Engine& engine) 
   LoadedSnapshot loaded;
   const std::string path = options.dir + "/" + options.dbfilename;
   std::error_code error;
-  // Else the first snapshot would tell of it, when there is something to lose.
-  if (!std::filesystem::is_directory(options.dir, error)) {
-    throw RdbError("snapshot: there is no folder " + options.dir);
-  }
   if (!std::filesystem::exists(path, error) && !error) return loaded;
   Tree* const tree = engine.tree();
   if (tree != nullptr && !tree->wants_snapshot()) {
