@@ -8,8 +8,6 @@
 
 namespace isotherm {
 
-SegmentWriter::FileName::FileName(const std::string& its) : path(its), beside(its + ".new") {}
-
 // Otherwise a segment may begin behind records that a loss of power takes away.
 int SegmentWriter::sync_last(uint64_t used_bytes, uint64_t oldest) {
   const int file = files_.open(segment_path(base_, manifest_.last));

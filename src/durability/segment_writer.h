@@ -96,7 +96,7 @@ class SegmentWriter {
   // A file's name, and where it is made before it has that.
   struct FileName {
     FileName() = default;
-    explicit FileName(const std::string& its);
+    explicit FileName(const std::string& its) : path(its), beside(its + ".new") {}
 
     std::string path;
     std::string beside;

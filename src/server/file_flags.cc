@@ -1,9 +1,11 @@
 #include "server/file_flags.h"
 
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "server/flag_values.h"
 
@@ -23,6 +25,15 @@ void take_file_name(const std::string& text, std::string& field) {
   if (text.size() > longest) {
     throw CLI::ValidationError("the name is too long; give one of at most " +
                                std::to_string(longest) + " characters");
+  }
+  field = text;
+}
+
+// Else the first snapshot would tell of it, when there is something to lose.
+void take_folder(const std::string& text, std::string& field) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(text, error)) {
+    throw CLI::ValidationError("there is no folder '" + text + "'; make it, or give another");
   }
   field = text;
 }
@@ -72,7 +83,8 @@ void add_snapshot_options(CLI::App& app, net::ServerOptions& options) {
                   "Name of the file of snapshots, within --dir; the server reads it when it starts "
                   "without a journal [dump.rdb]",
                   options.dbfilename);
-  app.add_option("--dir", options.dir, "Folder of the journal and of snapshots [.]");
+  add_text_option(app, "--dir", "Folder of the journal and of snapshots [.]",
+                  [&](const std::string& text) { take_folder(text, options.dir); });
 }
 
 void add_tree_options(CLI::App& app, Options& store) {

@@ -2,12 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 #include "batch/round_policy.h"
 #include "engine/option_clash.h"
@@ -30,12 +28,6 @@ void check_together(const net::ServerOptions& options) {
   if (!by_port && !by_path && !options.has_packets()) {
     throw CLI::ValidationError(
         "--port", "no client can reach the server; give a port, or a path to --unixsocket");
-  }
-  // Else the first snapshot would tell of it, when there is something to lose.
-  std::error_code error;
-  if (!std::filesystem::is_directory(options.dir, error)) {
-    throw CLI::ValidationError(
-        "--dir", "there is no folder '" + options.dir + "'; make it, or give another");
   }
   if ((options.dbfilename + ".").starts_with(options.appendfilename + ".")) {
     throw CLI::ValidationError("--dbfilename: '" + options.dbfilename +
