@@ -58,19 +58,18 @@ function(isotherm_add_unit_tests)
   endif()
   if(sources)
     # Tests that only call compiled code take longer to compile than to run. Those of the index have
-    # templates of their own; and those with kernels take as long either way, but under a sanitizer, where
-    # optimising them takes longest. Of a function in a header, which several objects have, the linker
-    # takes the first: what the library and the fake device have optimised is linked before the tests.
-    set(optimized_sources ${sources})
-    if(ISOTHERM_SANITIZE)
-      list(FILTER optimized_sources INCLUDE REGEX "/src/(base|command|index)/")
-    else()
+    # templates of their own, and those with kernels take as long either way; under a sanitizer optimising
+    # these takes longest of all. Of a function in a header, which several objects have, the linker takes
+    # the first: what the library and the fake device have optimised is linked before the tests.
+    if(NOT ISOTHERM_SANITIZE)
+      set(optimized_sources ${sources})
       list(FILTER optimized_sources INCLUDE REGEX "/src/(base|command|index|gpu|batch)/")
+      list(REMOVE_ITEM sources ${optimized_sources})
+      isotherm_add_unit_test_objects(isotherm_optimized_tests ${ISOTHERM_TEST_OPTIMIZE} ${optimized_sources})
+      set(optimized_tests isotherm_optimized_tests)
     endif()
-    list(REMOVE_ITEM sources ${optimized_sources})
-    isotherm_add_unit_test_objects(isotherm_optimized_tests ${ISOTHERM_TEST_OPTIMIZE} ${optimized_sources})
     isotherm_add_unit_test_objects(isotherm_other_tests ${ISOTHERM_CALLER_OPTIMIZE} ${sources})
-    isotherm_add_unit_test_program(isotherm-unit-tests isotherm_optimized_tests isotherm_other_tests)
+    isotherm_add_unit_test_program(isotherm-unit-tests ${optimized_tests} isotherm_other_tests)
   endif()
 
   file(GLOB_RECURSE bench_tests CONFIGURE_DEPENDS

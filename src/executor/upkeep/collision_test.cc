@@ -115,7 +115,7 @@ class CollisionTest : public ::testing::TestWithParam<Case> {
     return setup;
   }
   // A fake device is slow.
-  static int rounds() { return (poison::sanitized ? 100 : 600) / (GetParam().on_device ? 4 : 1); }
+  static int rounds() { return (poison::sanitized ? 60 : 300) / (GetParam().on_device ? 4 : 1); }
 
   HostStore store{options(), 1, GetParam().hash};
   ManualClock clock{1'000'000};
@@ -204,7 +204,7 @@ TEST(CollisionGrowth, PairsThatCollideSurviveSplits) {
   HostStore store(Options{}, 5, pair_hash);
   Subject subject(store, clock);
   EpochDomain::Slot* slot = store.epochs.acquire();
-  constexpr uint64_t pairs = poison::sanitized ? 30'000 : 100'000;
+  constexpr uint64_t pairs = poison::sanitized ? 30'000 : 50'000;
   const auto name = [](uint64_t number, char half) { return std::to_string(number) + half; };
   for (const bool writes : {true, false}) {
     for (uint64_t from = 0; from < pairs; from += 100) {
