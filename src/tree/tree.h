@@ -246,12 +246,16 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::string try_to_take_in(const std::shared_ptr<TreeRun>& run);
   void wait_for_older_batches();
   void take_away(const TreeRun& run);
-  void make_checkpoints(const TreeRun* run);
+  void end_checkpoints_behind(const TreeRun* run);
+  template <class Is>
+  Checkpoint* checkpoint_of(const Is& is);
   void give_up_checkpoints(const std::string& problem);
   void end_checkpoint(Checkpoint& one, std::string problem);
   void let_go(uint64_t moment);
   void note_error(const std::string& problem);
   void note_crowding();
+  void tend();
+  bool work_on(const std::shared_ptr<TreeRun>& run);
   void note_copy();
   void tell_room();
   uint64_t other_memory() const;

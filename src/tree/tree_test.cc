@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -122,6 +123,28 @@ TEST_F(TreeTest, TheNewestChangeIsShownWhereverItLies) {
   EXPECT_TRUE(disk_.pairs.empty());
   EXPECT_EQ(look("never"), "(absent)");
   EXPECT_EQ(disk_.reads, 1u) << "a filter saves the others";
+}
+
+// Each allocation of the thread that writes fails in turn, from the files on to what follows them.
+TEST_F(TreeTest, WhereTheWritersMemoryFailsItGoesOn) {
+  const auto stand_still = [](const std::function<void()>& work) {
+    work();
+    return true;
+  };
+  for (int64_t works = 0; works < 40; ++works) {
+    const std::string name = "a name longer than a string has room for " + std::to_string(works);
+    change(name, "value");
+    disk_.memory_works = works;
+    if (!tree_->flush()) {
+      EXPECT_NE(tree_->last_error(), "");
+      EXPECT_TRUE(tree_->flush()) << works;
+    }
+    change("another", name.c_str());
+    std::string problem = tree_->checkpoint(name, stand_still);
+    if (!problem.empty()) problem = tree_->checkpoint(name, stand_still);
+    EXPECT_EQ(problem, "");
+    EXPECT_EQ(disk_.checkpoints[name].size(), static_cast<size_t>(works) + 2);
+  }
 }
 
 TEST_F(TreeTest, AllIsThereInTheNextTree) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/broken.h"
+#include "base/wait_for_memory.h"
 #include "durability/journal.h"
 #include "tree/all_shards.h"
 #include "tree/tree.h"
@@ -90,20 +91,13 @@ void Tree::work() {
     if (seals) seal_if_possible();
     const uint64_t last = last_sealed();
     bool worked = true;
-    files_->tend();
-    note_crowding();
+    wait_for_memory([this] { tend(); });
     while (worked) {
       auto run = oldest();
-      make_checkpoints(nullptr);
+      wait_for_memory([this] { end_checkpoints_behind(nullptr); });
       if (run == nullptr) break;
-      const std::string problem = try_to_take_in(run);
-      note_error(problem);
-      note_crowding();
-      worked = problem.empty();
-      if (worked) take_away(*run);
-      worked ? make_checkpoints(run.get()) : give_up_checkpoints(problem);
+      worked = work_on(run);
       run.reset();
-      note_copy();
       count_memory(true);
       tell_room();
       // Who waits for a flush does not wait for what others seal meanwhile.
@@ -123,26 +117,58 @@ void Tree::work() {
   }
 }
 
-// Between two runs the files are as they were when the later one began. `run`: what was just taken
-// in; null: there was no run when the checkpoint was wanted, and none that came since was taken in.
-void Tree::make_checkpoints(const TreeRun* run) {
-  std::vector<Checkpoint*> mine;
-  {
-    const std::lock_guard guard(mutex_);
-    for (Checkpoint* one : checkpoints_) {
-      if (one->behind.get() == run) mine.push_back(one);
-    }
-  }
-  for (Checkpoint* one : mine) end_checkpoint(*one, files_->checkpoint(one->folder));
+void Tree::tend() {
+  files_->tend();
+  note_crowding();
 }
 
+// Whether the run is in the files. The writer waits for what little memory it needs beside them:
+// who waits for it would wait for ever.
+bool Tree::work_on(const std::shared_ptr<TreeRun>& run) {
+  std::string problem;
+  wait_for_memory([&] { problem = try_to_take_in(run); });
+  wait_for_memory([&] {
+    note_error(problem);
+    note_crowding();
+  });
+  if (!problem.empty()) {
+    wait_for_memory([&] { give_up_checkpoints(problem); });
+    return false;
+  }
+  wait_for_memory([&] { take_away(*run); });
+  wait_for_memory([&] { end_checkpoints_behind(run.get()); });
+  note_copy();
+  return true;
+}
+
+// Between two runs the files are as they were when the later one began. `run`: what was just taken
+// in; null: there was no run when the checkpoint was wanted, and none that came since was taken in.
+void Tree::end_checkpoints_behind(const TreeRun* run) {
+  const auto is_mine = [run](const Checkpoint* one) { return one->behind.get() == run; };
+  while (Checkpoint* const one = checkpoint_of(is_mine)) {
+    end_checkpoint(*one, files_->checkpoint(one->folder));
+  }
+}
+
+// Those that are wanted from now on wait for the next try.
 void Tree::give_up_checkpoints(const std::string& problem) {
-  std::vector<Checkpoint*> all;
+  size_t left;
   {
     const std::lock_guard guard(mutex_);
-    all = checkpoints_;
+    left = checkpoints_.size();
   }
-  for (Checkpoint* one : all) end_checkpoint(*one, problem);
+  for (; left != 0; --left) {
+    Checkpoint* const one = checkpoint_of([](const Checkpoint*) { return true; });
+    end_checkpoint(*one, problem);
+  }
+}
+
+// The first of those that wait; null: none.
+template <class Is>
+Tree::Checkpoint* Tree::checkpoint_of(const Is& is) {
+  const std::lock_guard guard(mutex_);
+  const auto found = std::find_if(checkpoints_.begin(), checkpoints_.end(), is);
+  return found == checkpoints_.end() ? nullptr : *found;
 }
 
 void Tree::end_checkpoint(Checkpoint& one, std::string problem) {
@@ -272,14 +298,17 @@ void Tree::tell_room() {
   for (Waiter* waiter : told) inner != nullptr ? inner->begin(*waiter) : waiter->there();
 }
 
+// Where it throws, nobody is told, or nothing has changed.
 void Tree::note_error(const std::string& problem) {
   std::string line;
+  std::string now = problem;
+  std::string last = problem;
   {
     const std::lock_guard guard(mutex_);
     const bool is_news = problem.empty() != error_.empty();
     if (is_news) line = problem.empty() ? "the tree can be written again" : problem;
-    error_ = problem;
-    if (!problem.empty()) last_error_ = problem;
+    error_.swap(now);
+    if (!problem.empty()) last_error_.swap(last);
     failing_.store(!problem.empty(), std::memory_order_relaxed);
   }
   if (!line.empty()) events().tell(line);

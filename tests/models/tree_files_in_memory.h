@@ -6,6 +6,7 @@
 // Threads. Any.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <iterator>
@@ -13,10 +14,12 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "models/failing_memory.h"
 #include "tree/tree_files.h"
 
 namespace isotherm {
@@ -34,6 +37,9 @@ struct TreeDisk {
   bool fails_to_read = false;
   bool throws = false;       // std::bad_alloc, when a cursor goes on, or many keys are read
   bool holds_reads = false;  // when they have read
+  // From the next run on, so many allocations of the thread that writes it work, and the next one
+  // fails.
+  std::atomic<int64_t> memory_works{-1};
   uint32_t held = 0;
   uint32_t reads = 0;
 
@@ -128,6 +134,7 @@ class TreeFilesInMemory final : public TreeFiles {
   }
   std::string ingest(std::span<const TreeEntry> entries, const TreeMeta& meta,
                      uint32_t /*threads*/) override {
+    if (const int64_t works = disk_.memory_works.exchange(-1); works >= 0) memory_.emplace(works);
     const std::lock_guard guard(disk_.mutex);
     if (disk_.fails_to_write) return "no room";
     for (const TreeEntry& entry : entries) {
@@ -173,6 +180,7 @@ class TreeFilesInMemory final : public TreeFiles {
 
  private:
   TreeDisk& disk_;
+  std::optional<FailingMemory> memory_;
 };
 
 }  // namespace isotherm
