@@ -106,6 +106,9 @@ void BatchRunner::give_up(BatchRun& run) {
 // If a batch has rows that are to be seen together, all its keys are looked for before it runs
 // (look_ahead); what memory still lacks then is read on the spot.
 void BatchRunner::set_parking(BatchRun& run) {
+  const HostStore& store = engine_.store;
+  executor_.set_stops(store.makes_room() && engine_.device == nullptr && !run.batch->has_groups());
+  stopped_ = nullptr;
   if (engine_.store.backing == nullptr) [[likely]]
     return;
   const bool together = run.batch->has_groups() || !run.batch->views().empty();
@@ -132,11 +135,17 @@ void BatchRunner::run_plain(BatchRun& run) {
     look_ahead(run);
     gated |= !run.early.empty();
   }
-  if (!gated) run_now(run, batch, 0, batch.size(), false);
+  Batch::Row first = 0;
+  while (!gated) {
+    first = run_now(run, batch, first, batch.size(), false);
+    if (first == batch.size()) break;
+    find_memory(run, batch, first);
+    gated = engine_.store.gate.armed();
+  }
   EpochDomain::rest(run.slot);
   if (!gated) return;
-  executor_.hash_keys(batch.columns(), 0, batch.size());
-  run_gated(run, batch, 0, batch.size());
+  executor_.hash_keys(batch.columns(), first, batch.size());
+  run_gated(run, batch, first, batch.size());
   delay_ = nullptr;
 }
 
@@ -192,7 +201,12 @@ void BatchRunner::run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch
   const bool shown = !KeyGate::has_all_rows(*holder_);
   if (shown) engine_.store.gate.begin(*holder_, batch.columns(), first, end);
   const bool parks = shown && park_held(run, batch, first, end);
-  parks ? run_unparked(run, batch, first, end) : run_now(run, batch, first, end, true);
+  for (Batch::Row next = first;;) {
+    next = parks ? run_unparked(run, batch, next, end, parked_.data() + (next - first))
+                 : run_now(run, batch, next, end, true);
+    if (next == end) break;
+    find_memory(run, batch, next);
+  }
   if (shown) KeyGate::end(*holder_);
   executor_.set_gated(nullptr, nullptr);
 }
@@ -265,36 +279,42 @@ void BatchRunner::finish_values(BatchRun& run) {
 // Where the device is lost on the way, the remaining rows run on the host. Rows of a batch with
 // groups are not parked for values, since a group or a flush behind them would not wait; a value
 // that is only shown is fetched later.
-void BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
-                          bool hashed) {
+Batch::Row BatchRunner::run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
+                                bool hashed) {
   if (engine_.on_device()) first = run_on_device(run, batch, first, end, nullptr);
-  if (pool_ != nullptr && run_parts(run, batch, first, end)) return;
-  run_on_host(run, batch, first, end, hashed);
+  if (pool_ != nullptr && run_parts(run, batch, first, end)) return end;
+  return run_on_host(run, batch, first, end, hashed);
 }
 
-void BatchRunner::run_on_host(const BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
-                              bool hashed) {
+// Returns `end`, or the row that looks for memory.
+Batch::Row BatchRunner::run_on_host(const BatchRun& run, Batch& batch, Batch::Row first,
+                                    Batch::Row end, bool hashed) {
   while (first != end) {
     const Batch::Row next = first + std::min(end - first, most_at_once);
-    executor_.run(batch, run.now_ms, run.writable, first, next, hashed);
-    if ((first = next) != end) upkeep_.keep_up(most_at_once);
+    first = executor_.run(batch, run.now_ms, run.writable, first, next, hashed);
+    if (first != next) break;
+    if (first != end) upkeep_.keep_up(most_at_once);
   }
+  return first;
 }
 
 // Runs the rows that park_held has not parked, which have hashes: on a device in one round, on the
-// host span by span.
-void BatchRunner::run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
-  const auto parked = [&](Batch::Row row) { return parked_[row - first] != 0; };
+// host span by span. Returns as run_on_host.
+Batch::Row BatchRunner::run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
+                                     const uint8_t* parked) {
+  const auto is_parked = [&](Batch::Row row) { return parked[row - first] != 0; };
   Batch::Row row = first;
-  if (engine_.on_device() && std::count(parked_.begin(), parked_.end(), 0) != 0) {
-    row = run_on_device(run, batch, first, end, parked_.data());
+  if (engine_.on_device() && std::count(parked, parked + (end - first), 0) != 0) {
+    row = run_on_device(run, batch, first, end, parked);
   }
   for (; row < end; ++row) {
-    if (parked(row)) continue;
+    if (is_parked(row)) continue;
     const Batch::Row begin = row;
-    while (row < end && !parked(row)) ++row;
-    executor_.run(batch, run.now_ms, run.writable, begin, row, true);
+    while (row < end && !is_parked(row)) ++row;
+    const Batch::Row done = executor_.run(batch, run.now_ms, run.writable, begin, row, true);
+    if (done != row) return done;
   }
+  return end;
 }
 
 Batch::Row BatchRunner::run_on_device(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
@@ -315,6 +335,7 @@ Submitted BatchRunner::run_again(BatchRun& run) {
     } else {
       Batch& again = run.take_parked();
       if (engine_.store.backing != nullptr) make_room_to_read(run);
+      if (EpochDomain::is_outside(run.slot)) engine_.store.epochs.enter(run.slot);
       if (CommitSink* const sink = engine_.store.sink; sink != nullptr) [[unlikely]]
         begin_commits(run, *sink, true);
       if (!again.has_groups()) {
@@ -340,6 +361,8 @@ Submitted BatchRunner::settle(BatchRun& run) {
   bool waits = run.waits() && !broken(Rule::ending);
   if (run.told()) [[unlikely]]
     waits |= run.end_commits();
+  if (waits) leave_epoch_to_wait(run);
+  run.may_move &= !waits_;
   if (waits) {
     if (crew_ != nullptr) run.owner.moved(run, BatchRun::Phase::answered);
     if (!run.wait_for_all()) return Submitted::under_way;
@@ -388,7 +411,7 @@ void BatchRunner::make_room_to_read(BatchRun& run) {
   constexpr uint64_t worth_looking = 1 << 20;
   const uint64_t bytes = run.bytes_to_bring();
   const bool waits = crew_ != nullptr || !run.beside_others;
-  if (bytes < worth_looking || run.admitted != 0 || !waits) return;
+  if (bytes < worth_looking || run.admitted != 0 || !waits || !run.owner.leave_epochs()) return;
   static_cast<void>(upkeep_.make_room({.at_once = bytes}, run.now_ms, run.admitted));
 }
 

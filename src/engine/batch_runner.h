@@ -7,6 +7,9 @@
 // the crew (engine/crew.h). A runner of the crew differs in three things: it holds no replies while
 // it looks for room, other threads fetch values for it, and rows that have waited are run again by
 // the crew.
+// Short of memory. A row that finds none, though its batch was admitted for what it seemed to need,
+// waits, with all rows behind it, until what earlier ones have replaced can be used again
+// (engine/find_memory.cc).
 //
 // Without memory. Whatever a batch lacks memory for on its way, it ends: rows that have not run by
 // then are answered out_of_memory, and all that it holds is given back.
@@ -78,6 +81,8 @@ class BatchRunner final : public Executor {
   void check_reader(const ValueReader* reader);
   bool make_room(BatchRun& run);
   void make_room_to_read(BatchRun& run);
+  void find_memory(BatchRun& run, const Batch& batch, Batch::Row row);
+  void leave_epoch_to_wait(BatchRun& run);
   void prepare_device(BatchRun& run);
   void run_rows(BatchRun& run);
   void give_up(BatchRun& run);
@@ -101,15 +106,16 @@ class BatchRunner final : public Executor {
   bool delays_writes(const Batch& batch) const;
   // Of a long batch; the index grows between.
   static constexpr Batch::Row most_at_once = 1 << 15;
-  void run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end, bool hashed);
-  void run_on_host(const BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
-                   bool hashed);
+  Batch::Row run_now(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end, bool hashed);
+  Batch::Row run_on_host(const BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
+                         bool hashed);
   void hash_keys(Batch& batch);
   std::vector<Batch::Span> parts_of(const Batch& batch, Batch::Row first, Batch::Row end) const;
   bool run_parts(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
   void run_part(const BatchRun& run, Batch& batch, Batch::Span rows, uint64_t token,
                 const KeyGate::Holder& holder);
-  void run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
+  Batch::Row run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
+                          const uint8_t* parked);
   Batch::Row run_on_device(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
                            const uint8_t* skipped);
   void finish_values(BatchRun& run);
@@ -134,6 +140,8 @@ class BatchRunner final : public Executor {
   WriteDelay* delay_ = nullptr;  // of the rows that run now, where writes are put off
   WorkerPool* pool_ = nullptr;   // of the runners that help
   std::vector<BatchRunner*> runners_;
+  const Batch* stopped_ = nullptr;  // that has looked for memory last, at this row
+  Batch::Row stopped_at_ = 0;
   uint64_t writes_ = 0;  // rows that may write, since the last step of upkeep
 };
 

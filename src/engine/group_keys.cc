@@ -116,7 +116,7 @@ void BatchRunner::run_early(BatchRun& run) {
       std::transform(parked_.begin(), parked_.end(), run.early.begin(),
                      [](uint8_t parked) { return parked == 0 ? 1 : 0; });
       executor_.set_gated(&run.slot, holder_);
-      run_unparked(run, batch, 0, batch.size());
+      run_unparked(run, batch, 0, batch.size(), parked_.data());
     }
   } catch (const std::bad_alloc&) {  // others will resume it, with the rest
     run.refuse_early();

@@ -58,6 +58,7 @@ struct Worker::Impl final : BatchRun::Owner {
   void moved(BatchRun& run, BatchRun::Phase phase) override;
   void has_room() override;
   void released(BatchRun& run) override;
+  bool leave_epochs() override;
 
   EngineState& engine;
   const bool waits;
@@ -157,6 +158,13 @@ void Worker::Impl::released(BatchRun& run) {
     engine.store.budget.passing.fetch_sub(std::exchange(run.passing, 0), std::memory_order_relaxed);
   }
   give_back(run);
+}
+
+bool Worker::Impl::leave_epochs() {
+  const auto leaves = [&](BatchRun& run) {
+    return run.leave_epoch(engine.store.items, engine.store.budget.most_over());
+  };
+  return leaves(first) && std::ranges::all_of(spares, [&](auto& one) { return leaves(one->run); });
 }
 
 // Batches that nobody has cleared hold nothing of the store any more.
@@ -425,10 +433,9 @@ void Worker::wait() {
 }
 
 void Worker::wait_for(const Batch& batch) {
-  const auto runs_it = [&](const BatchRun* run) { return run->batch == &batch; };
-  const auto& under_way = impl_->under_way;
-  const auto run = std::find_if(under_way.begin(), under_way.end(), runs_it);
-  if (run != under_way.end()) impl_->wait_for_end(**run);
+  for (BatchRun* const run : impl_->under_way) {
+    if (run->batch == &batch) return impl_->wait_for_end(*run);
+  }
 }
 
 bool Worker::busy() const { return impl_->out != 0; }
@@ -458,8 +465,7 @@ bool Worker::maintain(int64_t now_ms) {
   if (!impl_->waits && impl_->engine.crew() != nullptr) return false;
   // Batches whose replies wait may overlap for ever; background work is done beside them all the
   // same.
-  const bool may = impl_->out == 0 || !(impl_->first_out || impl_->engine.on_device());
-  if (!may) return false;
+  if (impl_->out != 0 && (impl_->first_out || impl_->engine.on_device())) return false;
   const bool counts = impl_->out == 0 && impl_->engine.device == nullptr;
   if (counts && impl_->engine.store.wants_indexes_back(++impl_->steps)) {
     Batch batch;

@@ -63,13 +63,15 @@ struct Sum {
   bool depends = false;  // on what some rows copy or replace
 };
 
-// `old_values`: with a look at what rows copy, and at what large ones replace.
-Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values) {
+// Of the rows from `first` on, until they take `most`. `old_values`: with a look at what rows copy,
+// and at what large ones replace.
+Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values, Batch::Row first = 0,
+                uint64_t most = ~uint64_t{0}) {
   const uint64_t largest = store.largest_item();
   const Batch::Columns& columns = batch.columns();
   BatchBytes sum;
   bool depends = false;
-  for (Batch::Row row = 0; row < batch.size(); ++row) {
+  for (Batch::Row row = first; row < batch.size(); ++row) {
     const Op op = columns.op[row];
     if (!stores(columns, row)) continue;
     const uint64_t value = new_value_bytes(columns, row);
@@ -80,6 +82,7 @@ Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values) {
     const uint64_t bytes =
         Item::bytes(columns.key[row].size(), value + (copy ? old : 0), true, true, op == Op::meta);
     if (bytes > largest) continue;
+    if (sum.at_once != 0 && sum.at_once + bytes > most) break;
     sum.replaced += old;
     if ((columns.options[row] & option::in_place) != 0) {
       sum.in_place += bytes;
@@ -102,6 +105,12 @@ BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot* slot, const Batch
   if (slot == nullptr) return {store.budget.limit(), store.budget.limit(), 0, bytes.in_place};
   const EpochGuard guard(store.epochs, *slot);
   return sum_of_rows(store, batch, true).bytes;
+}
+
+BatchBytes bytes_from(HostStore& store, EpochDomain::Slot& slot, const Batch& batch,
+                      Batch::Row first, uint64_t most) {
+  const EpochGuard guard(store.epochs, slot);
+  return sum_of_rows(store, batch, true, first, most).bytes;
 }
 
 }  // namespace isotherm

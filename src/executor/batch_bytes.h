@@ -1,8 +1,10 @@
 // BatchBytes: how much memory the rows of a batch may need.
 //
-// It is an upper bound, made before the batch runs, so that eviction makes room for that much. A
-// row that is too large even for an empty store counts nothing, since it will be refused. All rows
-// together count no more than the largest item there can be, since eviction cannot give more.
+// It is an estimate, made before the batch runs, so that eviction makes room for that much. Where
+// it is too low, as for many copies of one value, the batch makes room on its way
+// (engine/find_memory.cc). A row that is too large even for an empty store counts nothing, since it
+// will be refused. All rows together count no more than the largest item there can be, since
+// eviction cannot give more.
 //
 // The value that a row replaces is freed only when the batch has ended, so for a while both values
 // take memory. The budget allows this to exceed the cap a little (items/memory_budget.h), so
@@ -31,5 +33,8 @@ struct BatchBytes {
 
 // For a store with a cap.
 BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot* slot, const Batch& batch);
+// Of the rows from `first` on that take no more than `most` while they run, but of one at least.
+BatchBytes bytes_from(HostStore& store, EpochDomain::Slot& slot, const Batch& batch,
+                      Batch::Row first, uint64_t most);
 
 }  // namespace isotherm

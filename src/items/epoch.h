@@ -79,6 +79,10 @@ class EpochDomain {
       if (is_at_work(slot)) wait(slot);
     });
   }
+  // For whoever has the slot.
+  static bool is_outside(const Slot& slot) {
+    return slot.announced.load(std::memory_order_relaxed) == 0;
+  }
   static bool is_at_work(const Slot& slot) {
     return (slot.announced.load(std::memory_order_seq_cst) & works) != 0;
   }

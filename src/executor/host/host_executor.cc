@@ -62,22 +62,26 @@ void HostExecutor::note_keys(std::span<const uint64_t> hashes) {
   sample_.take(hashes, store_.hot->counts());
 }
 
-void HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first,
-                       Batch::Row end, bool hashed) {
+Batch::Row HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first,
+                             Batch::Row end, bool hashed) {
   Batch::Columns columns = batch.columns().from(first);
   const uint64_t largest = writable ? store_.largest_item() : 0;
   Run run{*this, columns, now_ms, largest, batch.only_gets(), hashed};
   run.puts_plainly = store_.values == nullptr && !broken(Rule::swaps);
   run.token = token_;
   run.parking = parking_;
+  run.passes_some = parking_ != nullptr;
   run.batch = &batch;
   run.first_row = first;
+  run.may_stop = stops_ && writable;
   if (store_.backing != nullptr && gets_directly()) [[unlikely]] {
     run_directly(run, end - first);
   } else {
     stages_(run, end - first);
   }
-  count(run, end - first);
+  const Batch::Row rows = std::min(run.stopped, end - first);
+  count(run, rows);
+  return first + rows;
 }
 
 bool HostExecutor::get_at_once(uint32_t database, std::string_view key, Reply& reply) {
@@ -143,6 +147,7 @@ void HostExecutor::get_directly(Run& run, bool skips) {
     Run one{*this, columns, run.now_ms, run.largest_item, run.reads_only, true};
     one.token = run.token;
     one.parking = run.parking;
+    one.passes_some = true;
     one.batch = run.batch;
     one.first_row = run.first_row + row;
     if (one.parks_behind(0)) continue;

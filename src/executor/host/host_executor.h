@@ -87,7 +87,12 @@ class HostExecutor {
     BatchRun* parking = nullptr;
     const Batch* batch = nullptr;
     Batch::Row first_row = 0;
-    uint64_t token = 0;  // for whoever is told of changes (executor/commit_sink.h)
+    // Whether the run may stop, and the row at which it has: that found no memory.
+    bool may_stop = false;
+    static constexpr Batch::Row nowhere = ~Batch::Row{0};
+    Batch::Row stopped = nowhere;
+    bool passes_some = false;  // over: rows behind that one, or behind those that are parked
+    uint64_t token = 0;        // for whoever is told of changes (executor/commit_sink.h)
     // Takes gets that memory misses, for the backing to answer directly; null: they go on here.
     DirectRows* direct = nullptr;
     bool leaves_gets = false;  // all of them, to it
@@ -105,6 +110,13 @@ class HostExecutor {
                bool get = false);
     // The item with its value, for the row, which is parked where the value is not there yet.
     ValueReader::Whole whole(const Item& item, Batch::Row row) const;
+    // Whether the row, which has found no memory, and all behind it are left to run again later.
+    bool stops(Batch::Row row) {
+      if (!may_stop) return false;
+      stopped = row;
+      return passes_some = true;
+    }
+    bool passes_over(Batch::Row row) const { return stopped != nowhere || parks_behind(row); }
     // Whether the row was parked, behind another one of its key.
     bool parks_behind(Batch::Row row) const;
     bool reserve(const Item& item) const;
@@ -123,9 +135,9 @@ class HostExecutor {
 
   // Answers the rows from `first` to before `end`. `writable` is false when the store is at its cap
   // and nothing could be evicted: rows that need memory are then answered out_of_memory.
-  // `hashed`: the column of hashes is filled.
-  void run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first, Batch::Row end,
-           bool hashed = false);
+  // `hashed`: the column of hashes is filled. Returns `end`, or the row at which it has stopped.
+  Batch::Row run(Batch& batch, int64_t now_ms, bool writable, Batch::Row first, Batch::Row end,
+                 bool hashed = false);
   // All rows.
   void run(Batch& batch, int64_t now_ms, bool writable) {
     run(batch, now_ms, writable, 0, batch.size());
@@ -148,6 +160,9 @@ class HostExecutor {
   void set_token(uint64_t token) { token_ = token; }
   // Takes their rows that wait for items which memory lacks; null: such rows wait on the spot.
   void set_parking(BatchRun* parking) { parking_ = parking; }
+  // Whether `run` stops at a row that finds no memory, so that it runs again when there is some;
+  // else such rows are answered out_of_memory.
+  void set_stops(bool stops) { stops_ = stops; }
   // The rows that `run` gets from now on are shown to the gate by `holder` and no more by `slot`,
   // which the thread has entered; null: the thread works (items/epoch.h) while it runs rows.
   void set_gated(EpochDomain::Slot* slot, const KeyGate::Holder* holder) {
@@ -217,6 +232,7 @@ class HostExecutor {
   bool bring_in(const Run& run, const DirectRows::Hot& hot);
 
   BatchRun* parking_ = nullptr;
+  bool stops_ = false;
   Gated gated_;
   // Of the run in an index of a fixed size: the moment of its first row, and how many rows it has.
   uint64_t first_time_ = 0;

@@ -204,7 +204,7 @@ struct HostStages {
                                                LateWrites& written) {
     Roots lines;
     for (Row row = from; row < to; ++row, ++roots) {
-      if (ISOTHERM_UNLIKELY(run.parking != nullptr) && run.parks_behind(row)) continue;
+      if (ISOTHERM_UNLIKELY(run.passes_some) && run.passes_over(row)) continue;
       if constexpr (!writes) {
         Answers::get(run, lines, row, *roots);
       } else {

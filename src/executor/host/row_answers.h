@@ -297,7 +297,7 @@ struct RowAnswers {
           return erase_stored(run, request, index, hash, root, stored.seen, reply);
         }
         if (brought == Brought::failed) finish(reply, Status::not_saved);
-        if (brought == Brought::no_memory) finish(reply, Status::out_of_memory);
+        if (brought == Brought::no_memory && !run.stops(row)) finish(reply, Status::out_of_memory);
         if (brought != Brought::absent) return true;
         is_seen = true;
       }
@@ -351,14 +351,14 @@ struct RowAnswers {
     }
     const Swapped swapped = swap<told>(run, request, index, hash, root, old, old_expiry, plan,
                                        reply, is_seen ? &stored.seen : nullptr);
-    if (swapped == Swapped::lost) {
+    if (swapped == Swapped::lost || (swapped == Swapped::no_memory && run.stops(row))) {
       // Clears what the reply showed, since the item may be gone when the row is planned again.
       reply.type = ValueType::none;
       reply.flags = 0;
       reply.data = nullptr;
       reply.size = 0;
       reply.location = location::none;
-      return false;
+      return swapped != Swapped::lost;
     }
     if (swapped == Swapped::no_memory) plan.status = Status::out_of_memory;
     run.changes += swapped == Swapped::done;

@@ -107,6 +107,8 @@ void BatchRun::end_resumed() {
 // Those that wait again stay pending.
 void BatchRun::hand_back() {
   end_resumed();
+  if (again_.empty()) return;
+  const std::lock_guard guard(mutex_);
   for (Batch::Row row = 0; row < again_.size(); ++row) {
     if (!again_.answered(row) || batch->answered(rows_again_[row])) continue;
     const Reply& from = again_.reply(row);

@@ -23,6 +23,9 @@
 // journal for example: the batch's replies wait until it is done, and those of rows that run again
 // until they are handed back.
 //
+// Epochs. A batch that looks for memory in its middle leaves its epoch, and so do the others of its
+// owner: what they have replaced may be all that there is to have.
+//
 // Memory. Owners use runs again, so one that has run before allocates nothing, unless rows park.
 // Threads. Whoever runs the batch, one at a time; `there` any; `release` is the owner's.
 #pragma once
@@ -44,6 +47,7 @@
 #include "executor/values/value_reader.h"
 #include "isotherm/batch.h"
 #include "items/epoch.h"
+#include "items/item_store.h"
 
 namespace isotherm {
 
@@ -62,6 +66,9 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     virtual void has_room() = 0;
     // Its batch is cleared: the owner calls `leave` once it has ended.
     virtual void released(BatchRun& run) = 0;
+    // Whoever runs this batch looks for memory: none of the owner's is to be in an epoch, so that
+    // what they have replaced can be used again. False: some still are.
+    virtual bool leave_epochs() { return false; }
 
    protected:
     ~Owner() = default;
@@ -77,6 +84,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     now_ms = its_now_ms;
     beside_others = its_beside_others;
     put_off = refused_ = failed_ = false;
+    may_move = true;
     parked_anew_ = 0;
     batch->hold(this);
   }
@@ -87,7 +95,13 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     if (!again_.empty()) again_.clear();
     if (!early.empty()) early.clear();
     if (!held.empty()) held.clear();
+    if (!kept_.empty()) kept_.clear();
   }
+
+  // Leaves the epoch before the end: what replies show is kept without it, large values where they
+  // are, and others, of so many bytes at most, by copies. False: it has to stay. The owner's
+  // thread; throws std::bad_alloc.
+  bool leave_epoch(ItemStore& items, uint64_t most_copied);
 
   // `row`, of the batch or of the parked rows that run again, waits for `what`; null: for an
   // earlier row of its key, or for a value that the reader awaits. Any thread of those that answer
@@ -169,6 +183,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   bool beside_others = false;
   bool writable = true;
   bool put_off = false;               // rows that write wait, or have waited, for their turn
+  bool may_move = false;              // what replies show: whoever looks at it looks anew
   uint64_t token = 0;                 // of the sink
   KeyGate::Holder* holder = nullptr;  // where it waits for keys itself
   std::vector<uint8_t> early;         // rows that ran before its groups; empty: none
@@ -214,6 +229,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   void refuse(Batch::Row row);
   bool begin_to_wait(const Parked& one);
   void copy_views();
+  void keep(ItemStore& items, Reply& reply, bool stays);
   void end_resumed();
 
   Sync sync_{*this};
@@ -230,8 +246,10 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   bool waits_whole_ = false;
   std::atomic<uint32_t> waits_{0};  // for things, and one while it begins to
   std::atomic<bool> parks_{false};  // some rows
-  mutable std::mutex mutex_;        // of both, while rows are answered
-  uint32_t parked_anew_ = 0;        // how often rows ran again and were parked once more
+  // Of both, while rows are answered, and of the replies of rows that run again.
+  mutable std::mutex mutex_;
+  std::unordered_set<const char*> kept_;  // what replies show and needs no epoch
+  uint32_t parked_anew_ = 0;              // how often rows ran again and were parked once more
   std::vector<Parked> parked_;
   std::unordered_set<uint64_t> parked_keys_;
   std::vector<Awaited*> resumed_;       // what the rows that run again have waited for

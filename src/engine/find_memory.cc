@@ -1,0 +1,51 @@
+// The part of BatchRunner that looks for memory in the middle of a batch.
+//
+// How much rows need is an estimate (executor/batch_bytes.h): a short APPEND makes a new item of
+// any length, and many that arrive together replace far more than the cap leaves room for. What
+// they have replaced is not free before their batch leaves its epoch. So the batch stops at the row
+// that finds no memory, leaves, with all others of its thread, makes room for as many of its next
+// rows as may run over the cap at once, and goes on in a new epoch.
+//
+// A row that finds none even then is refused, and the rest of its batch does not stop any more, so
+// a batch waits no longer than twice for nothing.
+#include <algorithm>
+
+#include "engine/batch_runner.h"
+#include "engine/engine_state.h"
+#include "executor/batch_bytes.h"
+
+namespace isotherm {
+
+void BatchRunner::find_memory(BatchRun& run, const Batch& batch, Batch::Row row) {
+  HostStore& store = engine_.store;
+  const bool in_vain = stopped_ == &batch && stopped_at_ == row;
+  const bool works = EpochDomain::is_at_work(run.slot);
+  stopped_ = &batch;
+  stopped_at_ = row;
+  if (in_vain || !run.owner.leave_epochs()) return executor_.set_stops(false);
+  const HostExecutor::Gated gated = executor_.gated();
+  executor_.set_gated(nullptr, nullptr);
+  store.budget.dismiss(run.admitted);
+  store.budget.passing.fetch_sub(run.passing, std::memory_order_relaxed);
+  run.passing = 0;
+  // Others may run over the cap beside it.
+  const uint64_t share = store.budget.most_over() / 4;
+  const BatchBytes needed = bytes_from(store, slot_, batch, row, share);
+  static_cast<void>(
+      upkeep_.make_room({.at_once = std::max(needed.at_once, share)}, run.now_ms, run.admitted));
+  executor_.set_gated(gated.slot, gated.holder);
+  works ? store.epochs.enter_to_work(run.slot) : store.epochs.enter(run.slot);
+}
+
+// A batch that waits for what is in files holds back little that others need, unless memory is
+// short.
+void BatchRunner::leave_epoch_to_wait(BatchRun& run) {
+  constexpr uint64_t most_copied = 64 << 10;
+  HostStore& store = engine_.store;
+  const uint64_t cap = store.budget.limit();
+  if (store.backing == nullptr || engine_.device != nullptr || cap == 0) return;
+  if (store.budget.fits(cap / 16)) return;
+  run.leave_epoch(store.items, most_copied);
+}
+
+}  // namespace isotherm

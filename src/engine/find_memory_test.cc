@@ -1,0 +1,168 @@
+// Batches that need far more memory than they seem to: short APPENDs to long values, each of which
+// makes a new item. At the cap they run in smaller parts, and none is refused.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "tree/tree.h"
+
+namespace isotherm::find_memory_test {
+namespace {
+
+constexpr uint64_t cap = 8 << 20;
+constexpr uint64_t long_value = 900'000;
+constexpr Batch::Row many = 64;
+
+class FindMemoryTest : public ::testing::Test {
+ protected:
+  FindMemoryTest() {
+    options_.maxmemory = cap;
+    options_.maxmemory_policy = EvictionPolicy::allkeys_lru;
+    options_.hash_seed = 1;
+    for (Batch::Row i = 0; i < many; ++i) keys_.push_back("key:" + std::to_string(i % 6));
+  }
+  ~FindMemoryTest() override {
+    engine_.reset();
+    if (!options_.tree.empty()) std::filesystem::remove_all(options_.tree);
+  }
+  void open() { engine_ = std::make_unique<Engine>(options_, clock_); }
+  // False: built without RocksDB.
+  bool open_tree() {
+    std::string path = std::filesystem::temp_directory_path() / "isotherm-tree-XXXXXX";
+    options_.tree = ::mkdtemp(path.data());
+    try {
+      open();
+      return true;
+    } catch (const TreeError&) {
+      return false;
+    }
+  }
+  void put(Worker& worker, const std::string& key, const std::string& value) {
+    Batch batch;
+    batch.put(key, value);
+    worker.submit(batch);
+    ASSERT_EQ(batch.reply(0).status, Status::ok);
+  }
+  void append_to_all(Batch& batch) {
+    for (const std::string& key : keys_) batch.append(key, "abc");
+  }
+  static uint64_t refused(const Batch& batch) {
+    uint64_t refused = 0;
+    for (Batch::Row row = 0; row < batch.size(); ++row) {
+      refused += batch.reply(row).status != Status::ok;
+    }
+    return refused;
+  }
+
+  ManualClock clock_{1000};
+  Options options_;
+  std::vector<std::string> keys_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(FindMemoryTest, ManyShortAppendsToLongValuesAreNotRefused) {
+  open();
+  Worker worker(*engine_);
+  for (Batch::Row i = 0; i < 6; ++i) put(worker, keys_[i], std::string(long_value, 'v'));
+  Batch batch;
+  append_to_all(batch);
+  worker.submit(batch);
+  EXPECT_EQ(refused(batch), 0u);
+  batch.clear();
+  worker.maintain();
+  EXPECT_LE(engine_->used_memory(), cap);
+}
+
+// They are answered before memory is looked for, which takes them out of the store.
+TEST_F(FindMemoryTest, WhatWasShownStaysWhenTheBatchLooksForMemory) {
+  open();
+  Worker worker(*engine_);
+  const std::string value(long_value, 'v');
+  put(worker, "short", "value");
+  put(worker, "replaced", "before");
+  for (Batch::Row i = 0; i < 5; ++i) put(worker, keys_[i], std::string(long_value, 'o'));
+  put(worker, keys_[5], value);
+  Batch batch;
+  batch.get("short");
+  batch.get(keys_[5]);
+  batch.put("replaced", "behind", option::want_previous);
+  batch.erase("short");
+  append_to_all(batch);
+  worker.submit(batch);
+  EXPECT_EQ(refused(batch), 0u);
+  EXPECT_EQ(batch.reply(0).value(), "value");
+  EXPECT_EQ(batch.reply(1).value(), value);
+  EXPECT_EQ(batch.reply(2).value(), "before");
+}
+
+TEST_F(FindMemoryTest, ThreadsFindMemoryBesideEachOther) {
+  open();
+  const auto work = [&](uint64_t& sum) {
+    Worker worker(*engine_);
+    for (Batch::Row i = 0; i < 6; ++i) put(worker, keys_[i], std::string(long_value, 'v'));
+    for (int i = 0; i < 3; ++i) {
+      Batch batch;
+      append_to_all(batch);
+      worker.submit(batch);
+      sum += refused(batch);
+    }
+  };
+  uint64_t here = 0;
+  uint64_t there = 0;
+  std::thread thread(work, std::ref(there));
+  work(here);
+  thread.join();
+  EXPECT_EQ(here + there, 0u);
+}
+
+// One that does not fit alone, of which the next rows know nothing.
+TEST_F(FindMemoryTest, ARowThatCannotFitIsRefusedAlone) {
+  open();
+  Worker worker(*engine_);
+  const std::string value(long_value, 'v');
+  for (Batch::Row i = 0; i < 6; ++i) put(worker, keys_[i], value);
+  const std::string above(cap, 'a');
+  Batch batch;
+  batch.append("key:0", above);
+  append_to_all(batch);
+  worker.submit(batch);
+  EXPECT_EQ(batch.reply(0).status, Status::out_of_memory);
+  EXPECT_EQ(refused(batch), 1u);
+}
+
+// The values come from files, and batches wait for them.
+TEST_F(FindMemoryTest, WithATreeToo) {
+  if (!open_tree()) GTEST_SKIP() << "built without RocksDB";
+  Worker worker(*engine_, false);
+  const std::string value(long_value, 'v');
+  put(worker, "short", "value");
+  for (Batch::Row i = 0; i < 6; ++i) put(worker, keys_[i], value);
+  ASSERT_TRUE(engine_->tree()->flush());
+  for (int i = 0; i < 20; ++i) put(worker, "other:" + std::to_string(i), value);
+  Batch shows;
+  shows.get("short");
+  for (const std::string& key : keys_) shows.get(key);
+  Batch batch;
+  append_to_all(batch);
+  const auto begin = [&](Batch& one) {
+    while (worker.start(one) == Worker::Started::retry) worker.poll([](Batch&, bool) {});
+  };
+  begin(shows);
+  begin(batch);
+  worker.wait_for(shows);
+  worker.wait_for(batch);
+  EXPECT_EQ(refused(batch), 0u);
+  EXPECT_EQ(shows.reply(0).value(), "value");
+  EXPECT_EQ(shows.reply(1).value().substr(0, long_value), value);
+}
+
+}  // namespace
+}  // namespace isotherm::find_memory_test

@@ -1,0 +1,71 @@
+// The part of BatchRun that keeps what replies show where the batch cannot stay in its epoch.
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "executor/run/batch_run.h"
+#include "items/item_store.h"
+
+namespace isotherm {
+namespace {
+
+class KeptItem final : public Backing::Held {
+ public:
+  KeptItem(ItemStore& items, Location location) : items_(items), location_(location) {
+    ItemStore::keep(location);
+  }
+  ~KeptItem() override { items_.let_go(location_); }
+
+ private:
+  ItemStore& items_;
+  const Location location_;
+};
+
+struct Copy final : Backing::Held {
+  explicit Copy(std::string_view its) : value(its) {}
+  const std::string value;
+};
+
+bool lies_in_large_item(const ItemStore& items, const Reply& reply) {
+  return location::kind(reply.location) == location::Kind::large &&
+         reply.data == items.item(reply.location)->value_data();
+}
+
+}  // namespace
+
+// Objects have no other place, and groups hold keys by their epoch. Another thread may be about to
+// hand replies back.
+bool BatchRun::leave_epoch(ItemStore& items, uint64_t most_copied) {
+  if (EpochDomain::is_outside(slot)) return true;
+  if (batch->has_groups() || batch->walks() || reader != nullptr) return false;
+  const std::lock_guard guard(mutex_);
+  uint64_t copied = 0;
+  for (Batch* const its : {batch, &again_}) {
+    for (Batch::Row row = 0; row < its->size(); ++row) {
+      Reply& reply = its->columns().reply[row];
+      if (!its->answered(row) || reply.data == nullptr || kept_.contains(reply.data)) continue;
+      if (reply.type != ValueType::string) return false;
+      const bool stays = lies_in_large_item(items, reply);
+      copied += stays ? 0 : reply.size;
+      if (!stays && (!may_move || copied > most_copied)) return false;
+      keep(items, reply, stays);
+    }
+  }
+  EpochDomain::leave(slot);
+  return true;
+}
+
+void BatchRun::keep(ItemStore& items, Reply& reply, bool stays) {
+  if (stays) {
+    held.push_back(std::make_unique<KeptItem>(items, reply.location));
+  } else {
+    auto copy = std::make_unique<Copy>(reply.value());
+    const char* const data = copy->value.data();
+    held.push_back(std::move(copy));
+    reply.data = data;
+  }
+  kept_.insert(reply.data);
+}
+
+}  // namespace isotherm
