@@ -6,26 +6,34 @@
 
 namespace isotherm::net {
 
-void InputBuffer::make_room(size_t wanted) {
+// Bytes for the request at the front and what comes next; 0: there is room.
+size_t InputBuffer::needed(size_t wanted) const {
   // Smaller reads are not worth their system call.
   constexpr size_t least_room = 4 << 10;
+  // A large buffer is filled before it is left: else each receive would copy all that is there.
+  if (buffer_.capacity >= trusted_bytes && buffer_.capacity - end_ >= least_room) return 0;
+  const size_t held = end_ - begin_;
+  const size_t allowed = std::max(trusted_bytes, 4 * held);
+  const size_t needed = wanted > held ? std::min(wanted, allowed) : held + least_room;
+  return begin_ + needed <= buffer_.capacity ? 0 : needed;
+}
+
+size_t InputBuffer::next_capacity(size_t wanted) const {
+  const size_t bytes = begin_ == end_ ? 0 : needed(wanted);
+  return bytes <= buffer_.capacity ? buffer_.capacity : std::max(bytes, 2 * (end_ - begin_));
+}
+
+void InputBuffer::make_room(size_t wanted) {
   if (begin_ == end_) {
     release();
     buffer_ = pool_.take();
-    return;
-  }
-  const size_t held = end_ - begin_;
-  // A large buffer is filled before it is left: else each receive would copy all that is there.
-  if (buffer_.capacity >= trusted_bytes && buffer_.capacity - end_ >= least_room) return;
-  const size_t allowed = std::max(trusted_bytes, 4 * held);
-  const size_t needed = wanted > held ? std::min(wanted, allowed) : held + least_room;
-  if (begin_ + needed <= buffer_.capacity) return;
-  if (needed <= buffer_.capacity) {
+  } else if (const size_t next = next_capacity(wanted); next > buffer_.capacity) {
+    pool_.give(move_to(pool_.take(next)));
+  } else if (needed(wanted) != 0) {
+    const size_t held = end_ - begin_;
     std::memmove(buffer_.bytes.get(), buffer_.bytes.get() + begin_, held);
     begin_ = 0;
     end_ = held;
-  } else {
-    pool_.give(move_to(pool_.take(std::max(needed, 2 * held))));
   }
 }
 

@@ -45,6 +45,8 @@ class InputBuffer {
   // Makes room for more bytes of the request at the front, which needs `wanted` bytes as far as
   // known.
   void make_room(size_t wanted);
+  // How many bytes more it takes for that.
+  size_t growth(size_t wanted) const { return next_capacity(wanted) - buffer_.capacity; }
   // Gives an empty buffer back.
   void shrink() {
     if (begin_ == end_) release();
@@ -64,6 +66,8 @@ class InputBuffer {
   }
 
  private:
+  size_t needed(size_t wanted) const;
+  size_t next_capacity(size_t wanted) const;
   Buffer move_to(Buffer target);  // the one before
 
   BufferPool& pool_;

@@ -281,6 +281,7 @@ bool Connection::receive() {
   }
   if (value != nullptr) [[unlikely]]
     return receive_value(*value);
+  if (!loop_.lets_grow(input_.growth(protocol_->wanted()))) return false;
   input_.make_room(protocol_->wanted());
   const std::span<char> room = input_.room();
   const ssize_t received = ::recv(descriptor_, room.data(), room.size(), 0);

@@ -128,6 +128,7 @@ void Loop::turn() {
   }
   if (!alone_.empty() && may_begin()) run_those_alone();
   if (being_written_ != 0) note_being_written(0);
+  make_room_for_inputs();
   if (!ended_.empty()) delete_ended();
 }
 

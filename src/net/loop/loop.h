@@ -36,8 +36,8 @@
 // Memory. After some turns have warmed it up, a turn allocates nothing. Where it finds none for a
 // client, that one is disconnected (connection.h); the lists of connections have places for all.
 // What else it lacks memory for is tried again. Buffers and the batch are reported to the engine.
-// Where all loops' buffers pass their bound (client_limits.h), a loop that has more than its share
-// disconnects those of its clients that hold most.
+// Where all loops' buffers pass their bound (client_limits.h), or would with what an input is about
+// to take, a loop that has more than its share disconnects those of its clients that hold most.
 //
 // Threads. `post`, `adopt`, `stop` and those of LoopControl may be called by any thread;
 // all else is the loop's own.
@@ -88,7 +88,7 @@ class Loop final : public LoopControl {
   SocketAddress serve_datagrams(const SocketAddress& address);
   void close_killed() override;
   void release_held() override;
-  void bound_memory() override;
+  void bound_memory() override { evict_clients(0); }
   void post(std::function<void()> function) override {
     posted_.add(std::move(function));
     events_.wake();
@@ -110,6 +110,12 @@ class Loop final : public LoopControl {
   // How much a reply that is being written may take, of which there is so much. All that loops are
   // writing is together no more than what all clients may hold, but a loop may write its share.
   size_t most_unsent(size_t taken, bool evictable);
+  // Whether an input may take so many bytes more. If not, it asks again in the next turn,
+  // before which clients that hold most are disconnected.
+  bool lets_grow(size_t bytes) {
+    constexpr size_t worth_asking = 64 << 10;
+    return bytes < worth_asking || grows_anyway_ || fits_clients(bytes);
+  }
   void sent(size_t bytes) {
     counters_.bytes_out.add(bytes);
     sent_bytes_ += bytes;
@@ -147,7 +153,13 @@ class Loop final : public LoopControl {
   }
   void run_those_alone();
   void delete_ended();
-  void report_memory();
+  bool count_memory();
+  void report_memory() {
+    if (count_memory()) bound_memory();
+  }
+  bool fits_clients(size_t bytes);
+  bool evict_clients(size_t more);
+  void make_room_for_inputs();
   void note_being_written(size_t bytes);
   void watch_all_clients();
   void look_after();
@@ -194,6 +206,8 @@ class Loop final : public LoopControl {
   size_t replied_first_ = 0;           // counts up
   bool holds_some_ = false;            // connections that wait for the end of a pause
   size_t reported_bytes_ = 0;
+  size_t wanted_by_input_ = 0;  // bytes that one may not take in this turn
+  bool grows_anyway_ = false;   // in this turn: nobody could be disconnected
   uint64_t watched_bytes_ = 0;  // of all clients, when they were last over their bound
 };
 

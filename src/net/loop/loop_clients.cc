@@ -160,15 +160,33 @@ void Loop::release_all_held() {
   for (const auto& port : udp_ports_) port->release();
 }
 
-void Loop::report_memory() {
+// Whether there is more than before.
+bool Loop::count_memory() {
   constexpr size_t worth_reporting = 64 << 10;
   size_t bytes = pool_.memory() + static_cast<size_t>(protocol_bytes_);
   for (const auto& turn : turns_) bytes += turn->batch.memory();
   const auto change = static_cast<int64_t>(bytes) - static_cast<int64_t>(reported_bytes_);
-  if (static_cast<size_t>(std::abs(change)) < worth_reporting) return;
+  if (static_cast<size_t>(std::abs(change)) < worth_reporting) return false;
   server_.engine.add_buffer_bytes(change);
   reported_bytes_ = bytes;
-  if (change > 0) bound_memory();
+  return change > 0;
+}
+
+// A loop may always have its share.
+bool Loop::fits_clients(size_t bytes) {
+  const uint64_t most = server_.limits.all_clients(server_.engine.maxmemory());
+  if (most == 0) return true;
+  count_memory();
+  if (server_.engine.client_bytes() + bytes <= most) return true;
+  if (reported_bytes_ + bytes <= most / server_.loop_count()) return true;
+  wanted_by_input_ = std::max(wanted_by_input_, bytes);
+  return false;
+}
+
+// Behind a turn, when nobody's input is borrowed any more.
+void Loop::make_room_for_inputs() {
+  const size_t wanted = std::exchange(wanted_by_input_, 0);
+  grows_anyway_ = wanted != 0 && !evict_clients(wanted);
 }
 
 void Loop::note_being_written(size_t bytes) {
@@ -201,31 +219,41 @@ void Loop::watch_all_clients() {
   }
 }
 
-void Loop::bound_memory() {
+// Disconnects those that hold most, so that so many bytes more are within the bound; whether any
+// was. What they hold is free when they are deleted, as what others hold that are closed already.
+bool Loop::evict_clients(size_t more) {
   const Engine& engine = server_.engine;
   const uint64_t most = server_.limits.all_clients(engine.maxmemory());
-  if (most == 0 || engine.client_bytes() <= most) return;
+  if (most == 0 || engine.client_bytes() + more <= most) return false;
   // Twice: what is free goes.
   pool_.trim();
   pool_.trim();
-  report_memory();
+  count_memory();
   std::vector<std::pair<size_t, Connection*>> holders;
-  size_t own = 0;
+  uint64_t all = engine.client_bytes() + more;
+  uint64_t own = reported_bytes_ + more;
+  const auto gone = [&](uint64_t bytes) {
+    own -= std::min(own, bytes);
+    all -= std::min(all, bytes);
+  };
   for (const auto& connection : connections_) {
-    const size_t bytes = connection->open() ? connection->memory() : 0;
-    if (bytes != 0 && !connection->client().no_evict) {
+    const size_t bytes = connection->memory();
+    if (!connection->open()) {
+      gone(bytes);
+    } else if (bytes != 0 && !connection->client().no_evict) {
       holders.emplace_back(bytes, connection.get());
     }
-    own += bytes;
   }
   std::sort(holders.begin(), holders.end(), std::greater<>());
+  bool any = false;
   for (const auto& [bytes, connection] : holders) {
-    if (engine.client_bytes() <= most || own <= most / server_.loop_count()) return;
+    if (all <= most || own <= most / server_.loop_count()) break;
     connection->close();
     counters_.evicted_clients.add();
-    own -= bytes;
-    report_memory();
+    any = true;
+    gone(bytes);
   }
+  return any;
 }
 
 }  // namespace isotherm::net

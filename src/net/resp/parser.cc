@@ -194,7 +194,7 @@ RespParser::Outcome RespParser::parse_inline(std::string_view input) {
     return fail("Protocol error: unbalanced quotes in request");
   }
   position_ = behind;
-  slices_.clear();
+  words_ = 0;
   finish(input);
   arguments_.assign(words.begin(), words.end());
   return Outcome::request;
@@ -216,7 +216,7 @@ RespParser::Outcome RespParser::parse_count(std::string_view input) {
   if (!count || *count > std::numeric_limits<int32_t>::max()) {
     return fail("Protocol error: invalid multibulk length");
   }
-  position_ = scanned_ = end + 2;
+  position_ = scanned_ = first_word_ = end + 2;
   bulks_left_ = std::max<int64_t>(*count, 0);
   return Outcome::request;
 }
@@ -244,12 +244,12 @@ RespParser::Outcome RespParser::parse_bulks(std::string_view input) {
         return fail("Protocol error: invalid bulk length");
       }
       position_ = end + 2;
-      bulk_bytes_ = diverted_index_ != 0 && slices_.size() == diverted_index_ ? 0 : *length;
+      bulk_bytes_ = is_diverted(words_) ? 0 : *length;
     }
     const size_t bytes = static_cast<size_t>(bulk_bytes_);
     wanted_ = position_ + bytes + 2;
     if (input.size() < wanted_) return Outcome::incomplete;
-    slices_.push_back({position_, bytes});
+    ++words_;
     position_ = scanned_ = wanted_;
     bulk_bytes_ = -1;
     wanted_ = 0;
@@ -258,12 +258,23 @@ RespParser::Outcome RespParser::parse_bulks(std::string_view input) {
   return finish(input);
 }
 
+// Reads the word whose line, which was read before, begins at `at`, and moves that behind it.
+std::string_view RespParser::take_word(std::string_view input, size_t i, size_t& at) const {
+  const size_t end = input.find('\r', at);
+  const size_t bytes =
+      is_diverted(i) ? 0 : static_cast<size_t>(*parse_integer(input.substr(at + 1, end - at - 1)));
+  const std::string_view word = input.substr(end + 2, bytes);
+  at = end + 2 + bytes + 2;
+  return word;
+}
+
 RespParser::Outcome RespParser::finish(std::string_view input) {
   clear_arguments();
-  for (const Slice& slice : slices_) arguments_.push_back(input.substr(slice.offset, slice.size));
+  arguments_.resize(words_);
+  size_t at = first_word_;
+  for (size_t i = 0; i < words_; ++i) arguments_[i] = take_word(input, i, at);
   if (diverted_index_ != 0) arguments_[diverted_index_] = diverted_;
-  slices_.clear();
-  if (slices_.capacity() > kept_arguments) std::vector<Slice>().swap(slices_);
+  words_ = 0;
   consumed_ = position_;
   position_ = scanned_ = 0;
   bulks_left_ = -1;
@@ -282,9 +293,8 @@ void RespParser::release_lists() {
 }
 
 void RespParser::restart() {
-  position_ = scanned_ = wanted_ = 0;
+  position_ = scanned_ = wanted_ = words_ = 0;
   bulks_left_ = bulk_bytes_ = -1;
-  slices_.clear();
 }
 
 RespParser::Outcome RespParser::fail(std::string error) {

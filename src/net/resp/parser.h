@@ -5,9 +5,9 @@
 //
 // `next` looks at the input from the front of a request on. When the request is not complete yet,
 // the parser keeps its place: called again with the same bytes and more behind them, it goes on
-// where it stopped, so a large value that arrives in many pieces is never looked at twice.
-// Arguments are kept as offsets meanwhile, because the connection may move its buffer between two
-// calls.
+// where it stopped, so a large value that arrives in many pieces is never looked at twice. Of the
+// words that are there it keeps only the number, so a request of very many tiny words takes no more
+// than its bytes; where they lie is read once more when the request is complete.
 //
 // Most requests are complete and plain; `parse_quickly` parses those in one pass. It leaves all
 // others (incomplete, wrong, unusual) to the careful way, which starts from the front of the
@@ -82,17 +82,19 @@ class RespParser {
   };
   Partial partial() const {
     if (bulks_left_ <= 0 || bulk_bytes_ <= 0) return {};
-    return {slices_.size(), position_, static_cast<uint64_t>(bulk_bytes_)};
+    return {words_, position_, static_cast<uint64_t>(bulk_bytes_)};
   }
   // A word of an incomplete request, before the partial one.
   std::string_view word(std::string_view input, size_t i) const {
-    return input.substr(slices_[i].offset, slices_[i].size);
+    size_t at = first_word_;
+    for (size_t before = 0; before < i; ++before) take_word(input, before, at);
+    return take_word(input, i, at);
   }
   // The partial word's bytes come by another way, and will be `word`; the input goes on behind
   // them. So it is until `forget_diverted`, also where the request is parsed again.
   void divert(std::string_view word) {
     diverted_ = word;
-    diverted_index_ = slices_.size();
+    diverted_index_ = words_;
     bulk_bytes_ = 0;
     wanted_ = position_ + 2;
   }
@@ -116,13 +118,8 @@ class RespParser {
   void give_inline_words(std::vector<std::vector<std::string>> words) {
     inline_words_ = std::move(words);
   }
-  // What it takes for requests that are not complete.
-  size_t memory() const { return slices_.capacity() * sizeof(Slice); }
 
  private:
-  struct Slice {
-    size_t offset, size;  // from the front of the request
-  };
   enum class Line : uint8_t { complete, incomplete, too_long };
 
   // Beyond this many, the lists of arguments are given back after the request.
@@ -171,7 +168,9 @@ class RespParser {
   Outcome parse_inline(std::string_view input);
   Outcome parse_count(std::string_view input);
   Outcome parse_bulks(std::string_view input);
+  bool is_diverted(size_t i) const { return diverted_index_ != 0 && i == diverted_index_; }
   Outcome finish(std::string_view input);
+  std::string_view take_word(std::string_view input, size_t i, size_t& at) const;
   Outcome fail(std::string error);
   void clear_arguments();
   void release_lists();
@@ -180,6 +179,8 @@ class RespParser {
 
   uint64_t max_bulk_bytes_;
   size_t position_ = 0;      // parsed up to here, from the front of the request
+  size_t first_word_ = 0;    // where its line begins, of a request with a count
+  size_t words_ = 0;         // of an incomplete request, that are there
   size_t scanned_ = 0;       // the line at position_ has no end before this
   int64_t bulks_left_ = -1;  // -1: the count is not known yet
   int64_t bulk_bytes_ = -1;  // -1: the length is not known yet
@@ -190,7 +191,6 @@ class RespParser {
   std::array<Length, 2> lengths_;  // of every second word, so that keys and values have one each
   size_t diverted_index_ = 0;      // 0: there is none
   std::string_view diverted_;
-  std::vector<Slice> slices_;
   std::vector<std::string_view> arguments_;
   std::vector<std::vector<std::string>> inline_words_;
   std::string error_;

@@ -174,8 +174,7 @@ class RespProtocol final : public Protocol {
 
   bool closing() const override { return queue_.closing || session_.ends; }
   size_t memory() const override {
-    const size_t kept = session_.transaction != nullptr ? session_.transaction->bytes() : 0;
-    return parser_.memory() + kept;
+    return session_.transaction != nullptr ? session_.transaction->bytes() : 0;
   }
   size_t wanted() const override { return parser_.wanted(); }
   bool stopped_early() const override { return stopped_early_; }
