@@ -114,7 +114,7 @@ class Loop final : public LoopControl {
   // before which clients that hold most are disconnected.
   bool lets_grow(size_t bytes) {
     constexpr size_t worth_asking = 64 << 10;
-    return bytes < worth_asking || grows_anyway_ || fits_clients(bytes);
+    return bytes < worth_asking || std::exchange(grows_anyway_, false) || fits_clients(bytes);
   }
   void sent(size_t bytes) {
     counters_.bytes_out.add(bytes);
@@ -207,7 +207,7 @@ class Loop final : public LoopControl {
   bool holds_some_ = false;            // connections that wait for the end of a pause
   size_t reported_bytes_ = 0;
   size_t wanted_by_input_ = 0;  // bytes that one may not take in this turn
-  bool grows_anyway_ = false;   // in this turn: nobody could be disconnected
+  bool grows_anyway_ = false;   // one does in this turn: nobody could be disconnected
   uint64_t watched_bytes_ = 0;  // of all clients, when they were last over their bound
 };
 

@@ -172,18 +172,17 @@ bool Loop::count_memory() {
   return change > 0;
 }
 
-// A loop may always have its share.
 bool Loop::fits_clients(size_t bytes) {
   const uint64_t most = server_.limits.all_clients(server_.engine.maxmemory());
   if (most == 0) return true;
   count_memory();
   if (server_.engine.client_bytes() + bytes <= most) return true;
-  if (reported_bytes_ + bytes <= most / server_.loop_count()) return true;
   wanted_by_input_ = std::max(wanted_by_input_, bytes);
   return false;
 }
 
-// Behind a turn, when nobody's input is borrowed any more.
+// Behind a turn, when nobody's input is borrowed any more. A loop that has no more than its share
+// goes on slowly, so that the others, which see what all have, come to disconnect theirs.
 void Loop::make_room_for_inputs() {
   const size_t wanted = std::exchange(wanted_by_input_, 0);
   grows_anyway_ = wanted != 0 && !evict_clients(wanted);
