@@ -228,6 +228,42 @@ TEST_F(EvictionTest, LruKeepsWhatIsRead) {
   EXPECT_GT(count_present(worker, 0, hot), hot * 95 / 100);
 }
 
+// New keys that nobody reads pass through a part of the memory, however many they are: keys that
+// were read or written again before stay, and so do some of those that came back soon after they
+// had been evicted.
+TEST_F(EvictionTest, NewKeysLeaveThoseThatWereUsedAgain) {
+  Engine engine(options(EvictionPolicy::allkeys_lru), clock);
+  Worker worker(engine);
+  constexpr uint64_t some = 1'000;
+  constexpr uint64_t crowd = 40'000;  // more than fit
+  uint64_t next = 3 * some;
+  const auto pass = [&] {
+    fill(worker, next, crowd, 1000, never);
+    next += crowd;
+  };
+  fill(worker, 0, 2 * some, 1000, never);
+  for (uint64_t i = 0; i < some; ++i) {
+    const std::string name = key(i);
+    Batch batch;
+    batch.get(name);
+    worker.submit(batch);
+  }
+  fill(worker, some, some, 1000, never);  // again
+  fill(worker, 2 * some, some, 1000, never);
+  pass();
+  pass();
+  EXPECT_GT(count_present(worker, 0, some), some * 95 / 100);
+  EXPECT_GT(count_present(worker, some, some), some * 95 / 100);
+  EXPECT_EQ(count_present(worker, 2 * some, some), 0u);
+  // All but the newest of the last crowd have gone, those before them not long ago.
+  const uint64_t first = next - crowd;
+  const uint64_t gone = crowd - count_present(worker, first, crowd);
+  const uint64_t back = std::min(gone, some);
+  fill(worker, first + gone - back, back, 1000, never);
+  pass();
+  EXPECT_GT(count_present(worker, first + gone - back, back), back / 20);
+}
+
 TEST_F(EvictionTest, ExpiryIsSweptWithoutAccess) {
   Engine engine(options(EvictionPolicy::noeviction), clock);
   Worker worker(engine);

@@ -2,15 +2,17 @@
 //
 // Chunks lie in the arena (items/pages.h) at multiples of 64 KiB; a chunk's number is its offset /
 // 64 KiB. What is known about it lies apart, in an array by number, so that items fill the chunk
-// and a sweep reads bits, not items. 896 bytes each, 1.4% of the chunk; those of the 32 chunks of a
-// page fill exactly seven pages of 4 KiB, which go back to the kernel together with it.
+// and a sweep reads bits, not items. 1,152 bytes each, 1.8% of the chunk; those of the 32 chunks of
+// a page fill exactly nine pages of 4 KiB, which go back to the kernel together with it.
 //
 //     0  class, state, free count, links of the class's lists, next expiry: 64 bytes, then padding
-//   128  bits, 512 bytes: for every 64 items two words side by side, since both change when an item
+//   128  bits, 768 bytes: for every 64 items three words side by side, since all change when an
+//   item
 //        is removed
 //          live     published, not retired
 //          used     read since the hand of the CLOCK last passed
-//   640  allocated  a bit per item: not free in the chunk (it may be free in a thread's cache)
+//          proven   not on probation any more (items/clock_hand.h)
+//   896  allocated  a bit per item: not free in the chunk (it may be free in a thread's cache)
 //
 // Invariants. Zero means "in no class". A bit of `live` is set with release after the item is
 // written, and read with acquire. A reader reads class, live bits and class again; if the class is
@@ -57,6 +59,7 @@ struct alignas(128) Chunk {
   struct Bits {
     std::atomic<uint64_t> live{0};
     std::atomic<uint64_t> used{0};
+    std::atomic<uint64_t> proven{0};
   };
   alignas(128) Bits bits[words];
   uint64_t allocated[words] = {};
@@ -92,6 +95,6 @@ struct alignas(128) Chunk {
                           (uint64_t{number} << shift) + item * size_classes::bytes_of(size_class));
   }
 };
-static_assert(sizeof(Chunk) == 896);
+static_assert(sizeof(Chunk) == 1152);
 
 }  // namespace isotherm

@@ -6,7 +6,7 @@
 // highest pages become empty and can be given back. The stock may hold 2% of the pool, at least a
 // page, but nothing beyond the cap; `trim` gives back what is more.
 //
-// The account. A page costs its chunks' description (28 KiB), and each chunk that is in a class or
+// The account. A page costs its chunks' description (36 KiB), and each chunk that is in a class or
 // in the stock 64 KiB. A new page enters with all its chunks in the stock, since the first touch
 // of a huge page makes all of it resident; near the cap, where that would not fit, it is taken as
 // normal pages with all its chunks cold.

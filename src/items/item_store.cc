@@ -20,6 +20,7 @@ ItemStore::ItemStore(Pages& pages, MemoryBudget& budget, EpochDomain& epochs)
       epochs_(epochs),
       pool_(pages, budget),
       large_(budget),
+      probation_(budget),
       objects_(budget),
       clock_hand_(std::make_unique<ClockHand>(*this, pool_, large_, newest_)),
       sampler_(std::make_unique<Sampler>(*this, pool_, large_)),
@@ -66,6 +67,39 @@ bool ItemStore::is_used(Location location) const {
   }
   const Bit at(location);
   return (pool_.chunk(at.chunk).bits[at.word].used.load(std::memory_order_relaxed) & at.mask) != 0;
+}
+
+bool ItemStore::is_proven(Location location) const {
+  if (is_large(location)) {
+    return (LargeItems::header(location).state.load(std::memory_order_relaxed) &
+            LargeItems::Header::proven) != 0;
+  }
+  const Bit at(location);
+  return (pool_.chunk(at.chunk).bits[at.word].proven.load(std::memory_order_relaxed) & at.mask) !=
+         0;
+}
+
+void ItemStore::prove(Location location) {
+  if (is_large(location)) return large_.prove(location);
+  const Bit at(location);
+  prove(pool_.chunk(at.chunk).bits[at.word], location::size_class(location), at.mask);
+}
+
+void ItemStore::hand_on_marks(Location from, Location to) {
+  if (is_used(from)) touch(to);
+  if (is_proven(from)) prove(to);
+}
+
+// What is neither free nor of a proven item counts as on probation: mostly such items, and little
+// else. A large item that alone is more than the share has to stay until its client can read it.
+bool ItemStore::probation_exceeds() {
+  const auto in_chunks = static_cast<int64_t>(pool_.chunks_in_classes() * Chunk::bytes) -
+                         free_bytes_.load(std::memory_order_relaxed);
+  const int64_t all = in_chunks + static_cast<int64_t>(large_.bytes());
+  const int64_t proven = proven_bytes_.sum() + static_cast<int64_t>(large_.proven_bytes());
+  const auto bytes = [](int64_t sum) { return static_cast<uint64_t>(std::max<int64_t>(sum, 0)); };
+  const auto newest = static_cast<int64_t>(large_.newest_on_probation());
+  return probation_.exceeds(bytes(all - proven - newest), bytes(all));
 }
 
 void ItemStore::note_expiry(Location location, int64_t at_ms) {

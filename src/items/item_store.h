@@ -25,12 +25,14 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "base/striped_count.h"
 #include "items/chunk_pool.h"
 #include "items/class_lists.h"
 #include "items/epoch.h"
@@ -41,6 +43,7 @@
 #include "items/newest_items.h"
 #include "items/objects.h"
 #include "items/pages.h"
+#include "items/probation.h"
 #include "items/retired_queue.h"
 #include "items/size_classes.h"
 #include "items/visitor.h"
@@ -110,6 +113,7 @@ class ItemStore {
     if ((bits.used.load(std::memory_order_relaxed) & at.mask) != 0) {
       bits.used.fetch_and(~at.mask, std::memory_order_relaxed);
     }
+    take_proven(bits, location::size_class(location), at.mask);
   }
   // Returns whether it was live.
   bool clear_live(Location location) {
@@ -147,6 +151,15 @@ class ItemStore {
 
   // Whether it was read since the CLOCK last passed.
   bool is_used(Location location) const;
+
+  // The item is on probation no more (items/clock_hand.h).
+  void prove(Location location);
+  bool is_proven(Location location) const;
+  // The item at `to`, which is live, takes the place of the one at `from`.
+  void hand_on_marks(Location from, Location to);
+  Probation& probation() { return probation_; }
+  // Whether the items on probation should give way, and not the proven ones.
+  bool probation_exceeds();
 
   // Call after set_live, and after every later change of the expiry.
   void note_expiry(Location location, int64_t at_ms);
@@ -221,6 +234,7 @@ class ItemStore {
   void walk_live_large(Visitor visit);
 
  private:
+  friend class ClockHand;
   friend class ItemCache;
 
   // Where an item's bits are.
@@ -236,6 +250,25 @@ class ItemStore {
   };
   static constexpr bool is_large(Location location) {
     return location::kind(location) == location::Kind::large;
+  }
+
+  // Of items of one word. One that was retired meanwhile does not keep the bit: it is set before
+  // `live` is read, and `clear_bits` reads it behind its change of `live`.
+  void prove(Chunk::Bits& bits, uint32_t size_class, uint64_t mask) {
+    const uint64_t set = mask & ~bits.proven.fetch_or(mask);
+    count_proven(size_class, std::popcount(set));
+    take_proven(bits, size_class, set & ~bits.live.load());
+  }
+  // Whether any of them had the bit.
+  bool take_proven(Chunk::Bits& bits, uint32_t size_class, uint64_t mask) {
+    if ((bits.proven.load() & mask) == 0) return false;
+    const uint64_t taken = mask & bits.proven.fetch_and(~mask);
+    count_proven(size_class, -std::popcount(taken));
+    return taken != 0;
+  }
+  void count_proven(uint32_t size_class, int items) {
+    if (items == 0) return;
+    proven_bytes_.add(items * static_cast<int64_t>(size_classes::bytes_of(size_class)));
   }
 
   bool is_draining(Location location) const {
@@ -267,6 +300,8 @@ class ItemStore {
   ChunkPool pool_;
   LargeItems large_;
   NewestItems newest_;
+  Probation probation_;
+  StripedCount proven_bytes_;  // in chunks
   Objects objects_;
   std::atomic<int64_t> free_bytes_{0};  // of all classes
   ClassLists classes_[size_classes::count];

@@ -139,42 +139,58 @@ void LargeItems::leave(Header* header) {
 void LargeItems::publish(Location location) {
   Header& header = LargeItems::header(location);
   std::lock_guard guard(mutex_);
-  if ((header.state.fetch_or(Header::live) & Header::live) == 0) append(&header);
+  if ((header.state.fetch_or(Header::live) & Header::live) != 0) return;
+  order_of(header).append(&header);
+  newest_ = &header;
 }
 
 bool LargeItems::withdraw(Location location) {
   Header& header = LargeItems::header(location);
   std::lock_guard guard(mutex_);
-  if ((header.state.fetch_and(~Header::live) & Header::live) == 0) return false;
-  unlink(&header);
+  if ((header.state.load() & Header::live) == 0) return false;
+  order_of(header).unlink(&header);
+  if (newest_ == &header) newest_ = nullptr;
+  const uint32_t before = header.state.fetch_and(~(Header::live | Header::proven));
+  if ((before & Header::proven) != 0) proven_bytes_.fetch_sub(header.charged);
   return true;
 }
 
-void LargeItems::append(Header* header) {
-  header->stamp = hand_.load(std::memory_order_relaxed);
-  header->older = newest_;
-  header->newer = nullptr;
-  (newest_ != nullptr ? newest_->newer : oldest_) = header;
-  newest_ = header;
-  front_stamp_.store(oldest_->stamp, std::memory_order_relaxed);
-}
-
-void LargeItems::unlink(Header* header) {
-  (header->older != nullptr ? header->older->newer : oldest_) = header->newer;
-  (header->newer != nullptr ? header->newer->older : newest_) = header->older;
-  front_stamp_.store(oldest_ != nullptr ? oldest_->stamp : no_stamp, std::memory_order_relaxed);
-}
-
-bool LargeItems::take_due(uint64_t most_bytes, Location& location, bool& used) {
+void LargeItems::prove(Location location) {
+  Header& header = LargeItems::header(location);
   std::lock_guard guard(mutex_);
-  Header* item = oldest_;
+  if ((header.state.load() & (Header::live | Header::proven)) != Header::live) return;
+  order_of(header).unlink(&header);
+  header.state.fetch_or(Header::proven);
+  order_of(header).append(&header);
+  proven_bytes_.fetch_add(header.charged);
+}
+
+void LargeItems::Order::append(Header* header) {
+  header->stamp = hand.load(std::memory_order_relaxed);
+  header->older = newest;
+  header->newer = nullptr;
+  (newest != nullptr ? newest->newer : oldest) = header;
+  newest = header;
+  front_stamp.store(oldest->stamp, std::memory_order_relaxed);
+}
+
+void LargeItems::Order::unlink(Header* header) {
+  (header->older != nullptr ? header->older->newer : oldest) = header->newer;
+  (header->newer != nullptr ? header->newer->older : newest) = header->older;
+  front_stamp.store(oldest != nullptr ? oldest->stamp : no_stamp, std::memory_order_relaxed);
+}
+
+bool LargeItems::take_due(bool proven, uint64_t most_bytes, Location& location, bool& used) {
+  std::lock_guard guard(mutex_);
+  Order& order = orders_[proven];
+  Header* item = order.oldest;
   for (uint32_t passed = 0; item != nullptr && item->charged > most_bytes; ++passed) {
     if (passed == most_passed_over) return false;
     item = item->newer;
   }
-  if (item == nullptr || !is_due(item->stamp)) return false;
-  unlink(item);
-  append(item);
+  if (item == nullptr || !order.is_due(item->stamp)) return false;
+  order.unlink(item);
+  order.append(item);
   const uint32_t state = item->state.fetch_and(~Header::used, std::memory_order_relaxed);
   location = location_of(item);
   used = (state & Header::used) != 0;
@@ -186,11 +202,19 @@ bool LargeItems::is_newest(const Header& item) {
   return newest_ == &item;
 }
 
-uint32_t LargeItems::due_above(uint64_t most_bytes, PassedOver& found) {
+uint64_t LargeItems::newest_on_probation() {
+  if (count() == 0) return 0;
   std::lock_guard guard(mutex_);
+  const bool any = newest_ != nullptr && (newest_->state.load() & Header::proven) == 0;
+  return any ? newest_->charged : 0;
+}
+
+uint32_t LargeItems::due_above(bool proven, uint64_t most_bytes, PassedOver& found) {
+  std::lock_guard guard(mutex_);
+  const Order& order = orders_[proven];
   uint32_t count = 0;
-  for (Header* item = oldest_;
-       item != nullptr && is_due(item->stamp) && item->charged > most_bytes && count < found.size();
+  for (Header* item = order.oldest; item != nullptr && order.is_due(item->stamp) &&
+                                    item->charged > most_bytes && count < found.size();
        item = item->newer) {
     const bool used = (item->state.load(std::memory_order_relaxed) & Header::used) != 0;
     found[count++] = used ? location::none : location_of(item);

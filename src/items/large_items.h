@@ -7,9 +7,10 @@
 // A table by number holds all of them, so that sweeps find them; a number stays an item's for life,
 // and freed numbers are used again.
 //
-// The order of the CLOCK. Live items are in a list, in the order in which they became live. Each
-// has a stamp, which says where the hand stood at that moment (items/clock_hand.h). `take_due`
-// takes the front when the hand has come round to its stamp.
+// The order of the CLOCK. Live items are in two lists, those on probation and the proven ones, for
+// a hand each (items/clock_hand.h), in the order in which they joined it. Each has a stamp, which
+// says where the hand stood at that moment. `take_due` takes the front when the hand has come round
+// to its stamp.
 //
 // A connection that sends an item's value does not copy it, but keeps its memory until the client
 // has taken it; bits of the state count such connections.
@@ -49,9 +50,10 @@ class LargeItems {
 
     static constexpr uint32_t live = 1;
     static constexpr uint32_t used = 2;
-    static constexpr uint32_t taken = 4;      // into the store
-    static constexpr uint32_t freed = 8;      // by the store; who keeps it last gives it back
-    static constexpr uint32_t one_keep = 16;  // the bits from here on count who keeps it
+    static constexpr uint32_t taken = 4;  // into the store
+    static constexpr uint32_t freed = 8;  // by the store; who keeps it last gives it back
+    static constexpr uint32_t proven = 16;
+    static constexpr uint32_t one_keep = 32;  // the bits from here on count who keeps it
   };
   static_assert(sizeof(Header) == 48);
 
@@ -94,26 +96,37 @@ class LargeItems {
   // How much retired_bytes counts for the item.
   static uint64_t charged(Location location) { return header(location).charged; }
 
-  // The item is live from now on, and the last in the order of the CLOCK.
+  // The item is live from now on, on probation, and the last in the order of the CLOCK.
   void publish(Location location);
   // The item is not live any more; returns whether it was.
   bool withdraw(Location location);
+  // A live item is on probation no more.
+  void prove(Location location);
+  // Of the one that became live last, if it is still on probation.
+  uint64_t newest_on_probation();
+  uint64_t proven_bytes() const { return proven_bytes_.load(std::memory_order_relaxed); }
 
+  // Here and below `proven` tells which hand is meant, and the items that it visits.
   // The hand has come to `stamp`, a number that only rises and rises by one_round with each round.
   static constexpr uint64_t one_round = uint64_t{1} << 32;
-  void move_hand(uint64_t stamp) { hand_.store(stamp, std::memory_order_relaxed); }
+  void move_hand(bool proven, uint64_t stamp) {
+    orders_[proven].hand.store(stamp, std::memory_order_relaxed);
+  }
   // Whether the hand has come round to the front of the list.
-  bool any_due() const { return is_due(front_stamp_.load(std::memory_order_relaxed)); }
+  bool any_due(bool proven) const {
+    const Order& order = orders_[proven];
+    return order.is_due(order.front_stamp.load(std::memory_order_relaxed));
+  }
   // Takes the first item that is due and not larger than `most_bytes`, which becomes the last in
   // the order, and says whether it was used since the last time. False when there is none behind
   // the first few larger ones, which keep their place in the order.
-  bool take_due(uint64_t most_bytes, Location& location, bool& used);
+  bool take_due(bool proven, uint64_t most_bytes, Location& location, bool& used);
   // These larger ones, none for those that were used: how many.
   static constexpr uint32_t most_passed_over = 16;
   using PassedOver = std::array<Location, most_passed_over>;
-  uint32_t due_above(uint64_t most_bytes, PassedOver& found);
+  uint32_t due_above(bool proven, uint64_t most_bytes, PassedOver& found);
 
-  // Whether it is the last in the order.
+  // Whether it is the last one that became live.
   bool is_newest(const Header& item);
 
   // No live large item expires before it.
@@ -131,15 +144,25 @@ class LargeItems {
  private:
   static constexpr uint64_t no_stamp = ~uint64_t{0};
 
-  bool is_due(uint64_t stamp) const {
-    return stamp != no_stamp && stamp + one_round <= hand_.load(std::memory_order_relaxed);
+  // One list of the CLOCK. The atomics: any thread; the ends: under the mutex.
+  struct Order {
+    std::atomic<uint64_t> hand{0};
+    std::atomic<uint64_t> front_stamp{no_stamp};
+    Header* oldest = nullptr;
+    Header* newest = nullptr;
+    bool is_due(uint64_t stamp) const {
+      return stamp != no_stamp && stamp + one_round <= hand.load(std::memory_order_relaxed);
+    }
+    void append(Header* header);
+    void unlink(Header* header);
+  };
+  Order& order_of(const Header& header) {
+    return orders_[(header.state.load(std::memory_order_relaxed) & Header::proven) != 0];
   }
   static Location location_of(Header* header);
   bool reserve(uint64_t cost, bool force);
   void enter(Header* header);
   void give_number(Header* header);
-  void append(Header* header);
-  void unlink(Header* header);
   void leave(Header* header);
   static void give_back(Header* header);
 
@@ -148,15 +171,14 @@ class LargeItems {
   std::atomic<uint32_t> limit_{0};
   std::atomic<uint64_t> count_{0};
   std::atomic<uint64_t> bytes_{0};
-  std::atomic<uint64_t> hand_{0};
-  std::atomic<uint64_t> front_stamp_{no_stamp};
+  std::atomic<uint64_t> proven_bytes_{0};
+  Order orders_[2];
   std::atomic<uint64_t> announced_{0};
 
   std::mutex mutex_;  // all below
   std::vector<Header*> table_;
   std::vector<uint32_t> free_numbers_;
-  Header* oldest_ = nullptr;  // the ends of the list
-  Header* newest_ = nullptr;
+  const Header* newest_ = nullptr;  // the last one that became live, if it still is
 };
 
 }  // namespace isotherm

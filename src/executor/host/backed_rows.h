@@ -66,6 +66,7 @@ Brought put_clean(HostExecutor::Run& run, const Request& request, uint64_t hash,
   }
   if (swapped == Swapped::done) {
     if (root != composed.root) retire_root(executor.cache(), root);
+    if (store.touches) executor.begin_marks(hash, location::none, location);
     executor.settle(store.databases[request.database], {}, no_expiry, stored.expiry);
     if (stored.expiry != no_expiry) store.items.note_expiry(location, stored.expiry);
     return Brought::here;

@@ -126,6 +126,7 @@ struct BareItems {
     reply.expiry = no_expiry;
     reply.location = fresh;
     ++run.changes;
+    if (store.touches) executor.begin_marks(columns.hash[row], old.location, fresh);
     if (old.item != nullptr && store.items.clear_live(old.location)) {
       executor.cache_.retire(old.location);
     }

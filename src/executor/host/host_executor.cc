@@ -237,6 +237,16 @@ void HostExecutor::settle(Database& database, Member old, int64_t old_expiry, in
   cache_.retire(old.location);
 }
 
+void HostExecutor::begin_marks(uint64_t hash, Location old, Location fresh) {
+  ItemStore& items = store_.items;
+  if (old == location::none) {
+    if (items.probation().comes_back(hash)) items.prove(fresh);
+  } else {
+    if (items.is_proven(old)) items.prove(fresh);
+    items.touch(fresh);
+  }
+}
+
 void HostExecutor::settle_evicted(Database& database, Member old) {
   const int64_t expiry = old.item->expiry();
   Gone& gone = counters_.gone[ItemStore::class_number(old.location)];

@@ -192,6 +192,10 @@ class HostExecutor {
   // those of the moment of the swap: others may change the fresh item's at once.
   void settle(Database& database, Member old, int64_t old_expiry, int64_t fresh_expiry,
               Member fresh = {});
+  // A request has put `fresh`, for a key of this hash, in the place of `old`, which has not
+  // retired, or of nothing: what the CLOCK knows of it. To write a key that is there is a use of
+  // it.
+  void begin_marks(uint64_t hash, Location old, Location fresh);
   // Whether a write may run over the cap; `over_cap`: also where the policy does not evict.
   ISOTHERM_INLINE bool runs_over(bool over_cap) const {
     return over_cap || store_.evicts || (store_.values != nullptr && sends_for_writers());

@@ -194,7 +194,11 @@ struct HostStages {
     for (Row row = from; row < to; ++row, ++starts, ++roots) {
       if (writes && is_left(run, row)) continue;
       *roots = Roots::root(run, row, *starts);
-      prefetch_item(store, *roots, !writes || run.columns.op[row] == Op::get);
+      const bool reads = !writes || run.columns.op[row] == Op::get;
+      prefetch_item(store, *roots, reads);
+      if (!reads && *roots == location::none) {
+        store.items.probation().prefetch(run.columns.hash[row]);
+      }
     }
   }
   // A root that is looked up again, since its key may have been written, is as new as a write: a

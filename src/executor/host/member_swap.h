@@ -83,6 +83,10 @@ bool swap_member(HostExecutor& executor, Index& index, uint64_t hash, const Item
     if (swapped == Swapped::done) {
       if (root != composed.root) retire_root(executor.cache(), root);
       Database& database = executor.store().databases[item->database()];
+      if (copy != nullptr) items.hand_on_marks(move.from, move.to);
+      if (move.reason == MoveReason::evicted) {
+        items.probation().note_evicted(hash, items.is_proven(move.from));
+      }
       executor.settle(database, {move.from, item}, expiry, copy != nullptr ? expiry : no_expiry,
                       {move.to, copy});
       if (expiry != no_expiry && copy != nullptr) items.note_expiry(move.to, expiry);

@@ -465,6 +465,9 @@ struct RowAnswers {
         reply.location = fresh.item != nullptr ? fresh.location : old.location;
       }
       if (root != composed.root) retire_root(executor.cache_, root);
+      if (fresh.item != nullptr && store.touches && !request.has(option::no_touch)) {
+        executor.begin_marks(hash, old.location, fresh.location);
+      }
       executor.settle(store.databases[request.database], old, old_expiry, reply.expiry);
       if (reply.expiry != no_expiry) store.items.note_expiry(fresh.location, reply.expiry);
       if (request.op == Op::put) return swapped;
