@@ -66,6 +66,12 @@ void TreeLoads::let_go(Load& load) {
   }
 }
 
+// Another thread may take what was read.
+uint64_t TreeLoads::Load::bytes_to_bring() const {
+  const std::lock_guard guard(loads.mutex_);
+  return read.value.size() + key.size();
+}
+
 void TreeLoads::Load::ran_again() { loads.let_go(*this); }
 
 void TreeLoads::count_bytes(Load& load) {

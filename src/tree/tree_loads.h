@@ -70,7 +70,7 @@ class TreeLoads {
     explicit Load(TreeLoads& its) : loads(its) {}
     void begin(Waiter& waiter) override;
     void ran_again() override;
-    uint64_t bytes_to_bring() const override { return read.value.size() + key.size(); }
+    uint64_t bytes_to_bring() const override;
 
     TreeLoads& loads;
     std::string key;
