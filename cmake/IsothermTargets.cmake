@@ -201,6 +201,9 @@ function(isotherm_add_bench)
   find_package(absl QUIET)
   file(GLOB programs CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*_bench.cc")
   add_custom_target(isotherm-bench-programs)
+  if(ISOTHERM_SANITIZE)
+    add_dependencies(isotherm-only-compiled isotherm-bench-programs)
+  endif()
   foreach(source IN LISTS programs)
     cmake_path(GET source STEM name)
     # Some are about the tree's peer, which is not everywhere.
@@ -210,9 +213,9 @@ function(isotherm_add_bench)
     # Loops for one instruction set lie in files of their own: x_bench_avx2.cc.
     file(GLOB loops CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/${name}_*.cc")
     isotherm_set_isa_flags(${loops})
-    # Nobody runs them under a sanitizer, whose build shows that clang compiles them.
+    # Nobody runs them under a sanitizer.
     if(ISOTHERM_SANITIZE)
-      add_library(${name} OBJECT "${source}" ${loops})
+      add_library(${name} OBJECT EXCLUDE_FROM_ALL "${source}" ${loops})
       target_compile_options(${name} PRIVATE -fno-sanitize=all)
     else()
       add_executable(${name} "${source}" ${loops})

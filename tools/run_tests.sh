@@ -117,7 +117,12 @@ stage_quick() {
 }
 stage_ctest() { ctest --preset release -j "$jobs"; }
 # One build serves three ends: clang compiles all, its sanitizers watch the tests, and the fuzzers.
-stage_clang() { build clang; }
+stage_clang() {
+  build clang
+  if [[ $ISOTHERM_TEST_LONG == 1 ]]; then
+    cmake --build --preset clang -j "$jobs" --target isotherm-only-compiled
+  fi
+}
 # Of the variables of functions that have returned the sanitizer keeps the last 64 KiB of each size, for a
 # lane's stack as for a thread's: what it keeps of thousands of lanes is memory to be zeroed.
 asan_options=handle_sigill=1:strict_string_checks=1:max_uar_stack_size_log=16
