@@ -20,7 +20,7 @@ ItemStore::ItemStore(Pages& pages, MemoryBudget& budget, EpochDomain& epochs)
       epochs_(epochs),
       pool_(pages, budget),
       large_(budget),
-      probation_(budget),
+      probation_(budget, pages.capacity()),
       objects_(budget),
       clock_hand_(std::make_unique<ClockHand>(*this, pool_, large_, newest_)),
       sampler_(std::make_unique<Sampler>(*this, pool_, large_)),

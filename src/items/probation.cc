@@ -12,14 +12,20 @@ constexpr uint32_t most_permille = 950;
 constexpr uint32_t step_permille = 4;
 constexpr uint64_t items_an_entry = 4;
 constexpr uint64_t least_entries = 64;
+constexpr uint64_t most_entries = uint64_t{1} << 24;
+constexpr uint64_t bytes_an_entry = items_an_entry * 64;
 
 uint16_t mark_of(uint64_t hash) { return static_cast<uint16_t>(hash | 1); }
 uint64_t place_of(uint64_t hash, uint64_t entries) { return hash >> 16 & (entries - 1); }
 
 }  // namespace
 
-Probation::Probation(MemoryBudget& budget)
-    : budget_(budget), entries_(most_entries), permille_(least_permille) {}
+Probation::Probation(MemoryBudget& budget, uint64_t item_bytes)
+    : budget_(budget),
+      most_entries_(
+          std::bit_floor(std::clamp(item_bytes / bytes_an_entry, least_entries, most_entries))),
+      entries_(most_entries_),
+      permille_(least_permille) {}
 
 Probation::~Probation() { budget_.items.fetch_sub(static_cast<int64_t>(counted_ * sizeof(Entry))); }
 
@@ -54,7 +60,7 @@ bool Probation::exceeds(uint64_t bytes, uint64_t all) const {
 // Those that go out of use stay counted, since their memory is not given back.
 void Probation::fit(uint64_t items) {
   const uint64_t wanted =
-      std::bit_floor(std::clamp(items / items_an_entry, least_entries, most_entries));
+      std::bit_floor(std::clamp(items / items_an_entry, least_entries, most_entries_));
   const uint64_t entries = in_use_.load(std::memory_order_relaxed);
   if (wanted <= entries && wanted * 4 > entries) return;
   if (wanted > counted_) {

@@ -18,7 +18,8 @@
 //
 // Threads. Any; `fit`: one at a time. A step of the share that is lost to another thread's does no
 // harm either.
-// Limits. 2^24 entries.
+// Limits. 2^24 entries, and no more than a quarter of the items of 64 bytes that the pages have
+// addresses for.
 #pragma once
 
 #include <atomic>
@@ -32,8 +33,8 @@ namespace isotherm {
 
 class Probation {
  public:
-  // The budget counts the entries.
-  explicit Probation(MemoryBudget& budget);
+  // The budget counts the entries; all items together have so many bytes at most.
+  Probation(MemoryBudget& budget, uint64_t item_bytes);
   ~Probation();
   Probation(const Probation&) = delete;
   Probation& operator=(const Probation&) = delete;
@@ -58,9 +59,8 @@ class Probation {
     std::atomic<uint16_t> young{0};
     std::atomic<uint16_t> proven{0};
   };
-  static constexpr uint64_t most_entries = uint64_t{1} << 24;
-
   MemoryBudget& budget_;
+  const uint64_t most_entries_;
   LazyArray<Entry> entries_;
   uint64_t counted_ = 0;             // entries that the budget counts
   std::atomic<uint64_t> in_use_{0};  // a power of two, or none

@@ -12,14 +12,14 @@ struct ProbationTest : ::testing::Test {
 };
 
 TEST_F(ProbationTest, RemembersNothingBeforeItKnowsHowManyItemsThereAre) {
-  Probation probation(budget);
+  Probation probation(budget, uint64_t{1} << 40);
   probation.note_evicted(hash_of(1), false);
   EXPECT_FALSE(probation.comes_back(hash_of(1)));
   EXPECT_EQ(budget.items.load(), 0);
 }
 
 TEST_F(ProbationTest, AKeyComesBackOnce) {
-  Probation probation(budget);
+  Probation probation(budget, uint64_t{1} << 40);
   probation.fit(1000);
   probation.note_evicted(hash_of(1), false);
   EXPECT_FALSE(probation.comes_back(hash_of(2)));
@@ -28,7 +28,7 @@ TEST_F(ProbationTest, AKeyComesBackOnce) {
 }
 
 TEST_F(ProbationTest, TheKindThatComesBackGetsMoreMemory) {
-  Probation probation(budget);
+  Probation probation(budget, uint64_t{1} << 40);
   probation.fit(1000);
   const auto come_back = [&](bool proven, int times) {
     for (int i = 0; i < times; ++i) {
@@ -54,7 +54,7 @@ TEST_F(ProbationTest, TheKindThatComesBackGetsMoreMemory) {
 
 TEST_F(ProbationTest, TheBudgetCountsTheEntriesUntilTheEnd) {
   {
-    Probation probation(budget);
+    Probation probation(budget, uint64_t{1} << 40);
     probation.fit(100'000);
     const int64_t much = budget.items.load();
     EXPECT_GT(much, 0);
