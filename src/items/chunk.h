@@ -6,13 +6,13 @@
 // a page fill exactly nine pages of 4 KiB, which go back to the kernel together with it.
 //
 //     0  class, state, free count, links of the class's lists, next expiry: 64 bytes, then padding
-//   128  bits, 768 bytes: for every 64 items three words side by side, since all change when an
-//   item
-//        is removed
+//   128  bits, 768 bytes: for every 64 items three words side by side, since
+//        all change when an item is removed
 //          live     published, not retired
 //          used     read since the hand of the CLOCK last passed
 //          proven   not on probation any more (items/clock_hand.h)
-//   896  allocated  a bit per item: not free in the chunk (it may be free in a thread's cache)
+//   896  allocated  a bit per item: not free in the chunk (it may be free in a
+//        thread's cache)
 //
 // Invariants. Zero means "in no class". A bit of `live` is set with release after the item is
 // written, and read with acquire. A reader reads class, live bits and class again; if the class is

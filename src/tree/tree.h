@@ -254,7 +254,6 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   void let_go(uint64_t moment);
   void note_error(const std::string& problem);
   void note_crowding();
-  void tend();
   bool work_on(const std::shared_ptr<TreeRun>& run);
   void note_copy();
   void tell_room();

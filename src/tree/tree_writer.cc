@@ -91,7 +91,10 @@ void Tree::work() {
     if (seals) seal_if_possible();
     const uint64_t last = last_sealed();
     bool worked = true;
-    wait_for_memory([this] { tend(); });
+    wait_for_memory([this] {
+      files_->tend();
+      note_crowding();
+    });
     while (worked) {
       auto run = oldest();
       wait_for_memory([this] { end_checkpoints_behind(nullptr); });
@@ -115,11 +118,6 @@ void Tree::work() {
     // Before it is tried again.
     if (!worked) wake_.wait_for(lock, pause, [&] { return stops_; });
   }
-}
-
-void Tree::tend() {
-  files_->tend();
-  note_crowding();
 }
 
 // Whether the run is in the files. The writer waits for what little memory it needs beside them:

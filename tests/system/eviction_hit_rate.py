@@ -5,11 +5,10 @@ Replays a Zipf trace over more keys than fit: get, and on a miss set. The first 
 warms up and is not counted. Exact LRU is then simulated on the same trace, with room for as many
 items as the server held on average while it was measured. Requests go in groups (MGET, then the
 SETs of what was missing), and the simulation takes the same groups. Of several sizes a key's value
-has one, whatever its popularity. With --one-time 25 a quarter of the requests are for keys that never
-come again.
+has one, whatever its popularity.
 
     eviction_hit_rate.py [--server BINARY] [--maxmemory 64mb] [--theta 0.99] [--requests N]
-                         [--sizes 200] [--points 3] [--one-time 0]
+                         [--sizes 200] [--points 3]
 
 Exit status 0: at most so many points below; 1: more; 2: the test could not run.
 """
@@ -26,16 +25,13 @@ from server_process import Client, Failure, ServerProcess, encode, parse_size, s
 GROUP = 50
 
 
-def zipf_trace(keys, theta, requests, seed, one_time):
-    """Key numbers, the popular ones scattered over the key space; those from `keys` on come once."""
+def zipf_trace(keys, theta, requests, seed):
+    """Key numbers, the popular ones scattered over the key space."""
     source = random.Random(seed)
     weights = list(itertools.accumulate(1.0 / rank**theta for rank in range(1, keys + 1)))
     places = list(range(keys))
     source.shuffle(places)
-    trace = source.choices(places, cum_weights=weights, k=requests)
-    for number in range(requests * one_time // 100):
-        trace[number * 100 // one_time] = keys + number
-    return trace
+    return source.choices(places, cum_weights=weights, k=requests)
 
 
 def name(key):
@@ -111,7 +107,7 @@ def replay(cache, trace, warm_up):
 
 
 def compare(options, theta):
-    trace = zipf_trace(options.keys, theta, options.requests, options.seed, options.one_time)
+    trace = zipf_trace(options.keys, theta, options.requests, options.seed)
     warm_up = len(trace) // 2
     began = time.monotonic()
     with ServerProcess(options.server, "--threads", "2", "--maxmemory", options.maxmemory,
@@ -149,7 +145,6 @@ def main():
     parser.add_argument("--points", type=float, default=3)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--requests", type=int, default=2_000_000)
-    parser.add_argument("--one-time", type=int, default=0, metavar="PERCENT")
     parser.add_argument("--seed", type=int, default=1)
     return status_of(run, parser.parse_args())
 

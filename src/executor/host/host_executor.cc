@@ -147,7 +147,6 @@ void HostExecutor::get_directly(Run& run, bool skips) {
     Run one{*this, columns, run.now_ms, run.largest_item, run.reads_only, true};
     one.token = run.token;
     one.parking = run.parking;
-    one.passes_some = true;
     one.batch = run.batch;
     one.first_row = run.first_row + row;
     if (one.parks_behind(0)) continue;
