@@ -167,6 +167,10 @@ class ItemVisitor {
   virtual void visit(const ScanItem& item) = 0;
   // Whether it is to see only what is in memory, of a store with a tree; by the hash then.
   virtual bool only_memory() const { return false; }
+  // Whether it wants to know only how many items there are. A store that knows that without a walk
+  // then calls `count` once, in place of `visit`.
+  virtual bool only_counts() const { return false; }
+  virtual void count(uint64_t /*items*/) {}
 
  protected:
   ~ItemVisitor() = default;

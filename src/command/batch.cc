@@ -199,6 +199,10 @@ Batch::Row Batch::append(const Columns& from, Row row) {
   columns_.number[to] = from.number[row];
   columns_.expiry[to] = from.expiry[row];
   columns_.flags[to] = from.flags[row];
+  if (from.op[row] == Op::walk) {
+    writes_ = writes;
+    walks_ = true;
+  }
   if (from.op[row] == Op::call) {
     note_call(to, writes);
     add_arguments(to, from.arguments_of(row));

@@ -81,7 +81,7 @@ void BatchRunner::run_rows(BatchRun& run) {
     batch.close_groups();
     hash_keys(batch);
   } else {
-    batch.walks() ? run_walks(run) : run_plain(run);
+    batch.walks() ? run_walks(run, batch) : run_plain(run);
   }
 }
 
@@ -115,9 +115,17 @@ void BatchRunner::set_parking(BatchRun& run) {
   executor_.set_parking(together ? nullptr : &run);
 }
 
-void BatchRunner::run_walks(BatchRun& run) {
-  engine_.store.epochs.enter(run.slot);
-  for (Batch::Row row = 0; row < run.batch->size(); ++row) walk(engine_, *run.batch, row);
+// Of the batch, or of its rows that have waited.
+void BatchRunner::run_walks(BatchRun& run, Batch& batch) {
+  const bool waited = &batch != run.batch;
+  for (Batch::Row row = 0; row < batch.size(); ++row) {
+    if (Awaited* const what = waited ? nullptr : walk_waits_for(engine_, batch, row)) {
+      run.park(batch, row, what);
+      continue;
+    }
+    if (EpochDomain::is_outside(run.slot)) engine_.store.epochs.enter(run.slot);
+    walk(engine_, batch, row);
+  }
 }
 
 // Mostly no group is under way, and then the gate is not asked.
@@ -338,7 +346,9 @@ Submitted BatchRunner::run_again(BatchRun& run) {
       if (EpochDomain::is_outside(run.slot)) engine_.store.epochs.enter(run.slot);
       if (CommitSink* const sink = engine_.store.sink; sink != nullptr) [[unlikely]]
         begin_commits(run, *sink, true);
-      if (!again.has_groups()) {
+      if (again.walks()) {
+        run_walks(run, again);
+      } else if (!again.has_groups()) {
         run_gated(run, again, 0, again.size());
       } else if (!run_groups(run)) {
         return Submitted::under_way;

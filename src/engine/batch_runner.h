@@ -86,7 +86,7 @@ class BatchRunner final : public Executor {
   void prepare_device(BatchRun& run);
   void run_rows(BatchRun& run);
   void give_up(BatchRun& run);
-  void run_walks(BatchRun& run);
+  void run_walks(BatchRun& run, Batch& batch);
   void set_parking(BatchRun& run);
   void look_ahead(BatchRun& run);
   Awaited* coming(const Batch::Columns& columns, Batch::Row row, int64_t now_ms) const;

@@ -106,7 +106,11 @@ void walk_tree(EngineState& engine, uint32_t database, uint64_t count, ItemVisit
   bool anew = lost && cursor != 0 && (cursor & of_none) == 0;
   if (anew) cursor = 0;
   bool worked = true;
-  if (in_memory) {
+  if (cursor == 0 && visitor.only_counts() && engine.tree->counts_itself()) {
+    const auto keys = engine.tree->count(database, engine.clock.now_ms());
+    worked = keys.has_value();
+    visitor.count(keys.value_or(0));
+  } else if (in_memory) {
     Shower show_item(engine.store, database, engine.clock.now_ms(), visitor);
     show_item.leave_out(*engine.tree);
     const WalkedIndex index = engine.store.databases[database].walked();
@@ -145,6 +149,10 @@ std::optional<uint64_t> count_by_walk(EngineState& engine, uint32_t database) tr
   return std::nullopt;
 }
 
+ItemVisitor& visitor_of(const Batch::Columns& columns, Batch::Row row) {
+  return *reinterpret_cast<ItemVisitor*>(const_cast<char*>(columns.value[row].data()));
+}
+
 }  // namespace
 
 // Files that last show a moment for as long as somebody holds it; others are asked at once.
@@ -158,10 +166,17 @@ KeyCount begin_count(EngineState& engine, uint32_t database) {
       return tree->count(*moment, now_ms);
     };
   } else {
-    if (tree->counts_itself()) keys = tree->count(database, now_ms);
-    if (!keys) keys = count_by_walk(engine, database);
+    const bool has_all = tree->take_in_all();
+    if (has_all && tree->counts_itself()) keys = tree->count(database, now_ms);
+    if (has_all && !keys) keys = count_by_walk(engine, database);
   }
   return [keys] { return keys; };
+}
+
+Awaited* walk_waits_for(EngineState& engine, const Batch& batch, Batch::Row row) {
+  const Batch::Columns& columns = batch.columns();
+  if (engine.tree == nullptr || columns.number[row] != 0) return nullptr;
+  return visitor_of(columns, row).only_memory() ? nullptr : engine.tree->awaited_by_walks();
 }
 
 void walk(EngineState& engine, Batch& batch, Batch::Row row) {
@@ -169,7 +184,7 @@ void walk(EngineState& engine, Batch& batch, Batch::Row row) {
   const uint32_t database = columns.database[row];
   const auto cursor = static_cast<uint64_t>(columns.number[row]);
   const uint64_t count = std::max<uint64_t>(static_cast<uint64_t>(columns.expiry[row]), 1);
-  auto& visitor = *reinterpret_cast<ItemVisitor*>(const_cast<char*>(columns.value[row].data()));
+  ItemVisitor& visitor = visitor_of(columns, row);
   Shower show(engine.store, database, engine.clock.now_ms(), visitor);
   Reply& reply = columns.reply[row];
   if (engine.tree != nullptr && !visitor.only_memory()) {

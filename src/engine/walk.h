@@ -16,8 +16,11 @@
 
 namespace isotherm {
 
+class Awaited;
 class EngineState;
 
+// What the row must wait for before its step; null: it may go on. Not asked of one that has waited.
+Awaited* walk_waits_for(EngineState& engine, const Batch& batch, Batch::Row row);
 void walk(EngineState& engine, Batch& batch, Batch::Row row);
 
 // How many keys a database has when this is called (Engine::begin_count).

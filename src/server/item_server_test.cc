@@ -6,13 +6,44 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "durability/rdb_file.h"
 #include "fake_device/fake_item_tier.h"
+#include "fake_device/gated_root_table.h"
 #include "models/stored_server_fixture.h"
 
 namespace isotherm::item_server_test {
 namespace {
+
+// Stands still before what is written while the gate is closed.
+class GatedItems final : public ItemTier {
+ public:
+  GatedItems(std::unique_ptr<ItemTier> its, Gate& gate) : its_(std::move(its)), gate_(gate) {}
+  uint64_t run(const gpu::ItemRequests& requests) override {
+    gate_.pass();
+    return its_->run(requests);
+  }
+  uint64_t walk(uint64_t bound, uint64_t wanted, std::vector<WalkedItem>& to) override {
+    return its_->walk(bound, wanted, to);
+  }
+  uint64_t count(std::string_view start, int64_t now_ms) override {
+    return its_->count(start, now_ms);
+  }
+  uint64_t place_of(std::string_view key) const override { return its_->place_of(key); }
+  std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override {
+    return its_->make_direct(shape);
+  }
+  std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options) override {
+    return its_->make_packets(options);
+  }
+  gpu::ItemStats stats() override { return its_->stats(); }
+
+ private:
+  const std::unique_ptr<ItemTier> its_;
+  Gate& gate_;
+};
 
 class ItemServerTest : public StoredServerFixture {
  protected:
@@ -25,7 +56,9 @@ class ItemServerTest : public StoredServerFixture {
   }
   ~ItemServerTest() override { stop(); }
   std::unique_ptr<Server> make() override {
-    return std::make_unique<Server>(options_, clock_, fake_item_tier_maker(device_));
+    return std::make_unique<Server>(options_, clock_, [this](const ItemTierOptions& options) {
+      return std::make_unique<GatedItems>(fake_item_tier_maker(device_)(options), gate_);
+    });
   }
   // Whether it worked.
   bool rewrite() {
@@ -37,6 +70,7 @@ class ItemServerTest : public StoredServerFixture {
   }
 
   FakeDevice device_{5, uint64_t{1} << 28};
+  Gate gate_;
 };
 
 // The GPU's memory is empty then, and the journal has all, also when it was written anew.
@@ -95,6 +129,27 @@ TEST_F(ItemServerTest, AJournalIsCutBehindASnapshot) {
   std::filesystem::remove(snapshot_path());
   start();
   expect({"MGET", "key", "later", "gone"}, "*3\r\n$2\r\n99\r\n$1\r\n1\r\n$-1\r\n");
+}
+
+// They show what the GPU has when all was written there, and nobody else waits for that.
+TEST_F(ItemServerTest, WhoAsksForAllKeysKeepsNobodyElseWaiting) {
+  options_.threads = 1;
+  start();
+  expect({"SET", "key", "1"}, "+OK\r\n");
+  const std::pair<std::string, std::string> asked[] = {
+      {resp({"SCAN", "0"}), "*2\r\n$1\r\n0\r\n*1\r\n$3\r\nkey\r\n"},
+      {resp({"KEYS", "*"}), "*1\r\n$3\r\nkey\r\n"},
+      {resp({"DBSIZE"}), ":1\r\n"}};
+  for (const auto& [request, answer] : asked) {
+    gate_.close();
+    expect({"SET", "key", "1"}, "+OK\r\n");
+    TestClient waiting(server_->resp_port());
+    waiting.send(request);
+    gate_.wait_for(1);
+    for (int i = 0; i < 3; ++i) expect({"GET", "key"}, "$1\r\n1\r\n");
+    gate_.open();
+    EXPECT_EQ(waiting.receive(answer.size()), answer);
+  }
 }
 
 TEST_F(ItemServerTest, SavePointsSaveByThemselves) { save_by_a_point(); }

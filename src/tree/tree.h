@@ -168,6 +168,11 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
 
   bool walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms, const Show& show,
             bool& anew) override;
+  // Before a walk begins, or all is counted, files that do not last must have all that was changed
+  // so far. What that waits for; null: nothing.
+  Awaited* awaited_by_walks();
+  // Waits for the same here; false: it fails.
+  bool take_in_all() { return awaited_by_walks() == nullptr || flush() || overfull_.load(); }
   // Whether its files are gone, of those that do not last.
   bool is_lost() const { return files_->is_lost(); }
   // Then: whether its walks show the key all the same.
@@ -206,6 +211,18 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
 
  private:
   friend class TreeMoment;
+  // Told when a flush has ended that was wanted then.
+  class Flush final : public Awaited {
+   public:
+    explicit Flush(Tree& tree) : tree_(tree) {}
+    void begin(Waiter& waiter) override;
+    // Who waits for one of the flushes up to this one, and is to be told; or null. With `mutex_`.
+    Waiter* take(uint64_t ended);
+
+   private:
+    Tree& tree_;
+    std::deque<std::pair<uint64_t, Waiter*>> waiters_;  // in the order of their flushes
+  };
   struct Checkpoint {
     std::string folder;
     std::shared_ptr<TreeRun> behind;  // null: all is in the files
@@ -266,7 +283,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
                     const Show& show);
   std::string take_cursor(uint64_t cursor);
   bool holds_runs();
-  bool take_in_all();
+  bool has_taken_in_all();
   void note_held() {
     if (!holds_.load(std::memory_order_relaxed)) holds_.store(true, std::memory_order_seq_cst);
   }
@@ -338,6 +355,8 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   uint64_t wanted_flushes_ = 0;
   uint64_t done_flushes_ = 0;
   uint64_t failed_flushes_ = 0;
+  uint64_t failed_run_ = 0;  // the last that a flush should have taken in, and did not
+  Flush flush_{*this};
   std::atomic<uint64_t> ingested_{0};
   std::atomic<uint64_t> files_memory_{0};
   int64_t counted_ = 0;

@@ -37,14 +37,19 @@ bool Tree::step(const TreeMoment& moment, std::string& from, uint64_t count, int
   return false;
 }
 
-// Files that have taken in too much have all, too.
-bool Tree::take_in_all() { return !holds_runs() || flush() || overfull_.load(); }
+Awaited* Tree::awaited_by_walks() { return files_->lasts() || !holds_runs() ? nullptr : &flush_; }
 
-// All runs are taken in first, so that what is there from now on is shown from one place; what
+// Of what a flush has waited for. Files that have taken in too much have all, too.
+bool Tree::has_taken_in_all() {
+  const std::lock_guard guard(mutex_);
+  return taken_in_.load() >= failed_run_ || overfull_.load();
+}
+
+// All runs were taken in first, so that what is there from now on is shown from one place; what
 // changes meanwhile is shown as runs have it.
 bool Tree::walk_by_hash(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now_ms,
                         const Show& show_one) {
-  if (cursor == 0 && !take_in_all()) return false;
+  if (cursor == 0 && !has_taken_in_all()) return false;
   std::string value;
   const auto show_key = [&](std::string_view key, uint64_t value_bytes, int64_t expiry) {
     if (TreeRecord::database_of(key) != database) return;
@@ -106,7 +111,7 @@ std::string Tree::take_cursor(uint64_t cursor) {
 }
 
 std::optional<uint64_t> Tree::count(uint32_t database, int64_t now_ms) {
-  return take_in_all() ? files_->count(database, now_ms) : std::nullopt;
+  return has_taken_in_all() ? files_->count(database, now_ms) : std::nullopt;
 }
 
 std::optional<uint64_t> Tree::count(const TreeMoment& moment, int64_t now_ms) {

@@ -112,7 +112,13 @@ void Tree::work() {
     if (done_flushes_ != flushes) {
       done_flushes_ = flushes;
       if (!worked || overfull_.load(std::memory_order_relaxed)) failed_flushes_ = flushes;
+      if (!worked) failed_run_ = last;
       done_.notify_all();
+      while (Waiter* const waiter = flush_.take(flushes)) {
+        lock.unlock();
+        waiter->there();
+        lock.lock();
+      }
     }
     if (stops) return;
     // Before it is tried again.
@@ -353,6 +359,20 @@ bool Tree::flush() {
   wake_.notify_one();
   done_.wait(lock, [&] { return done_flushes_ >= mine; });
   return failed_flushes_ < mine;
+}
+
+void Tree::Flush::begin(Waiter& waiter) {
+  const std::lock_guard guard(tree_.mutex_);
+  waiters_.emplace_back(tree_.wanted_flushes_ + 1, &waiter);
+  ++tree_.wanted_flushes_;
+  tree_.wake_.notify_one();
+}
+
+Awaited::Waiter* Tree::Flush::take(uint64_t ended) {
+  if (waiters_.empty() || waiters_.front().first > ended) return nullptr;
+  Waiter* const waiter = waiters_.front().second;
+  waiters_.pop_front();
+  return waiter;
 }
 
 TreeStats Tree::stats() {

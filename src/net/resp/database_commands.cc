@@ -209,11 +209,13 @@ class RandomKeyWalk final : public KeyWalk {
   bool everywhere_ = !of_tree;
 };
 
-// Where only a walk knows how many keys there are.
+// Where only a walk knows how many keys there are, or may have to wait for whoever knows.
 class CountWalk final : public KeyWalk {
  public:
   CountWalk(Arguments /*arguments*/, int version) : KeyWalk(version, 0) {}
   void visit(const ScanItem& /*item*/) override { ++keys_seen_; }
+  bool only_counts() const override { return true; }
+  void count(uint64_t items) override { keys_seen_ = static_cast<int64_t>(items); }
 
  protected:
   bool took_step(bool anew, Output& output) override {
@@ -269,8 +271,7 @@ void randomkey(Call& call) {
 }
 void dbsize(Call& call) {
   if (call.grouped()) return count_between_rows(call);
-  const Tree* const tree = call.turn.server.engine.tree();
-  if (tree != nullptr && !tree->counts_itself()) return call.walk(begin_walk<CountWalk>);
+  if (call.turn.server.engine.tree() != nullptr) return call.walk(begin_walk<CountWalk>);
   call.run_alone(run_dbsize);
 }
 void flushall(Call& call) { flush(call, 0, call.turn.server.options.store.databases); }
