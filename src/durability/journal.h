@@ -76,12 +76,12 @@
 #include <vector>
 
 #include "base/short_lock.h"
+#include "durability/background_job.h"
 #include "durability/files.h"
 #include "durability/journal_reader.h"
 #include "durability/journal_segment.h"
 #include "durability/key_marks.h"
 #include "durability/record_buffer.h"
-#include "durability/rewrite_wish.h"
 #include "durability/running_batches.h"
 #include "durability/segment_writer.h"
 #include "durability/sync_policy.h"
@@ -151,8 +151,8 @@ class Journal final : public CommitSink, public Awaited {
 
   // Of the one who writes it anew (server/journal_rewriter.h), in this order; they wait for the
   // disk. Below 0, or false: it fails, and all stays as it is.
-  RewriteWish& rewrite_wish() { return wish_; }
-  const RewriteWish& rewrite_wish() const { return wish_; }
+  BackgroundJob& rewrite_job() { return job_; }
+  const BackgroundJob& rewrite_job() const { return job_; }
   // `bytes`: of all that is put again, about.
   int begin_rewrite(uint64_t bytes = 0);
   bool put_again(std::string_view records);
@@ -266,7 +266,7 @@ class Journal final : public CommitSink, public Awaited {
   bool ordered_ = false;
   int order_result_ = 0;
   std::condition_variable done_;
-  RewriteWish wish_;
+  BackgroundJob job_;
   std::thread writer_;
 };
 

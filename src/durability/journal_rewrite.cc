@@ -71,11 +71,11 @@ int Journal::begin_rewrite(uint64_t bytes) {
 // The version is that of the item, so what was changed meanwhile is newer, wherever it stands.
 bool Journal::put_again(std::string_view records) {
   const uint64_t most_ahead = std::min<uint64_t>(16 << 20, most_unwritten());
-  while (unwritten_bytes() > most_ahead && error() == 0 && !wish_.stops()) {
+  while (unwritten_bytes() > most_ahead && error() == 0 && !job_.stops()) {
     wake_writer();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  if (error() != 0 || wish_.stops()) return false;
+  if (error() != 0 || job_.stops()) return false;
   kill_point("journal.put_again");
   return append_again(records);
 }
@@ -131,7 +131,7 @@ int Journal::put_base(const std::string& path, const JournalSegment& at, Journal
 int Journal::cut_before(uint64_t lsn, const JournalBase& base) {
   return by_writer([this, lsn, base] {
     const bool has_begun = rewrite_from_.number != 0;
-    if (wish_.in_progress() && has_begun) return -EBUSY;
+    if (job_.in_progress() && has_begun) return -EBUSY;
     kill_point("journal.cut");
     const int result = segments_.cut_before(lsn, base);
     if (result >= 0) note_begin();

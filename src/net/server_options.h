@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "durability/save_wish.h"
+#include "durability/save_job.h"
 #include "durability/sync_policy.h"
 #include "isotherm/options.h"
 

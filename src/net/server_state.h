@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "durability/journal.h"
-#include "durability/save_wish.h"
+#include "durability/save_job.h"
 #include "engine/engine.h"
 #include "net/client.h"
 #include "net/client_limits.h"
@@ -106,7 +106,7 @@ struct ServerState {
 
   LiveOptions live;
   Pause pause;
-  SaveWish saves;
+  SaveJob saves;
   uint64_t loaded = 0;  // keys of the snapshot that was read at the start
   Shutdown shutdown;
   ClientList clients;

@@ -62,11 +62,11 @@ class ItemServerTest : public StoredServerFixture {
   }
   // Whether it worked.
   bool rewrite() {
-    RewriteWish& wish = server_->state().journal->rewrite_wish();
-    const uint64_t before = wish.rewrites();
-    EXPECT_TRUE(wish.ask());
-    while (wish.rewrites() == before && !wish.failed()) std::this_thread::yield();
-    return !wish.failed();
+    BackgroundJob& job = server_->state().journal->rewrite_job();
+    const uint64_t before = job.times();
+    EXPECT_TRUE(job.ask());
+    while (job.times() == before && !job.failed()) std::this_thread::yield();
+    return !job.failed();
   }
 
   FakeDevice device_{5, uint64_t{1} << 28};

@@ -25,12 +25,12 @@ class JournalCutTest : public JournalFixture {
   struct Saves {
     explicit Saves(JournalCutTest& test)
         : saver(
-              test.store->engine, wish, test.folder, "dump", test.files, [] {},
+              test.store->engine, job, test.folder, "dump", test.files, [] {},
               test.store->journal.get()) {}
-    SaveWish wish;
+    SaveJob job;
     Saver saver;
   };
-  bool save() { return Saves(*this).wish.save_now(); }
+  bool save() { return Saves(*this).job.do_now(); }
   void ask(uint32_t database, const std::function<void(Batch&)>& fill) {
     Worker worker(store->engine);
     Batch batch;
@@ -173,13 +173,13 @@ TEST_F(JournalCutTest, ItIsNotCutBehindWhatIsOlderThanItsBeginning) {
   EXPECT_EQ(journal.cut_before(at.lsn, {.number = at.number, .version = 1, .sum = 0, .bytes = 0}),
             -ESTALE);
   EXPECT_EQ(journal.cut_before(0), 0);
-  journal.rewrite_wish().begin();
+  journal.rewrite_job().begin(0);
   EXPECT_EQ(journal.cut_before(0), 0);
   ASSERT_GE(journal.begin_rewrite(), 0);
   EXPECT_EQ(journal.cut_before(journal.bytes()), -EBUSY);
   put("key", "2");
   ASSERT_GE(journal.end_rewrite(), 0);
-  journal.rewrite_wish().end(true);
+  journal.rewrite_job().end(true, 0);
   EXPECT_EQ(std::get<0>(open().content().at({0, "key"})), "2");
 }
 
@@ -224,7 +224,7 @@ TEST_F(JournalCutTest, NothingIsLostWhileOthersWrite) {
       worker.maintain();
     }
   });
-  for (int i = 0; i < 5; ++i) EXPECT_TRUE(saves->wish.save_now());
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(saves->job.do_now());
   writer.join();
   saves.reset();
   const auto content = store->content();

@@ -46,20 +46,18 @@ JournalRewriter::JournalRewriter(Engine& engine, Journal& journal, const net::Li
       thread_([this] { run(); }) {}
 
 JournalRewriter::~JournalRewriter() {
-  journal_.rewrite_wish().stop();
+  journal_.rewrite_job().stop();
   thread_.join();
 }
 
 void JournalRewriter::run() {
   constexpr std::chrono::milliseconds between_looks(500);
-  RewriteWish& wish = journal_.rewrite_wish();
+  BackgroundJob& job = journal_.rewrite_job();
   // What malloc has for a thread it takes at its first call, and cannot do without.
   keys_.reserve(most_rows);
-  while (!wish.stops()) {
-    if (!wish.wait(between_looks)) {
-      if (wish.stops() || !is_due()) continue;
-      wish.begin();
-    }
+  while (!job.stops()) {
+    if (!job.wait(between_looks) && (job.stops() || !is_due())) continue;
+    job.begin(now_s());
     bool worked = false;
     try {
       worked = rewrite();
@@ -74,7 +72,7 @@ void JournalRewriter::run() {
                "the journal could not be written anew" +
                    (result_ < 0 ? ": " + std::generic_category().message(-result_) : ""));
     }
-    wish.end(worked);
+    job.end(worked, now_s());
   }
 }
 

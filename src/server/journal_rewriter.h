@@ -42,6 +42,7 @@ class JournalRewriter {
   static constexpr uint64_t most_bytes = 4 << 20;
 
   void run();
+  int64_t now_s() const { return engine_.clock().now_ms() / 1000; }
   bool is_due() const;
   uint64_t bytes_at_once() const;
   bool rewrite();

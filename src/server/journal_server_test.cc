@@ -64,8 +64,8 @@ TEST_F(JournalServerTest, MetaCommandsKnowOfAnItemAsBefore) {
     meta("mg place" + suffix + " v N300", "VA 0 W\r\n\r\n");
     meta("ms Zm9vYmF" + std::string(rewrites ? "y" : "z") + " 2 b\r\nhi", "HD\r\n");
     if (rewrites) {
-      ASSERT_TRUE(server_->state().journal->rewrite_wish().ask());
-      while (journal->rewrite_wish().rewrites() == 0) std::this_thread::yield();
+      ASSERT_TRUE(server_->state().journal->rewrite_job().ask());
+      while (journal->rewrite_job().times() == 0) std::this_thread::yield();
       meta("mg known2 v", "VA 2 X W\r\nhi\r\n");
     }
     start();
@@ -173,8 +173,8 @@ TEST_F(JournalServerTest, ARewriteForWhichTheDiskHasNoRoomHarmsNobody) {
   EXPECT_EQ(ask(client, resp({"SET", "key", "1"}), 5), "+OK\r\n");
   files_.leave_room(1 << 20);
   const Journal& journal = *server_->state().journal;
-  ASSERT_TRUE(server_->state().journal->rewrite_wish().ask());
-  while (!journal.rewrite_wish().failed()) std::this_thread::yield();
+  ASSERT_TRUE(server_->state().journal->rewrite_job().ask());
+  while (!journal.rewrite_job().failed()) std::this_thread::yield();
   EXPECT_NE(info().find("aof_last_bgrewrite_status:err"), std::string::npos);
   EXPECT_EQ(ask(client, resp({"SET", "key", "2"}), 5), "+OK\r\n");
   EXPECT_FALSE(std::filesystem::exists(options_.dir + "/appendonly.aof.2"));
@@ -281,7 +281,7 @@ TEST_F(JournalServerTest, WrittenAnewItHasWhatTheStoreHas) {
   for (uint64_t done = 1; done <= 3; ++done) {
     const std::string started = "+Background append only file rewriting started\r\n";
     EXPECT_EQ(ask(client, resp({"BGREWRITEAOF"}), started.size()), started);
-    for (int i = 0; journal.rewrite_wish().rewrites() < done; ++i) {
+    for (int i = 0; journal.rewrite_job().times() < done; ++i) {
       const std::string name = "new" + std::to_string(i % 20);
       EXPECT_EQ(ask(client, resp({"SET", name, std::to_string(i)}), 5), "+OK\r\n");
       EXPECT_EQ(ask(client, resp({"DEL", "key3"}), 2).substr(0, 1), ":");
@@ -311,7 +311,7 @@ TEST_F(JournalServerTest, ItIsWrittenAnewWhenItHasGrown) {
   EXPECT_EQ(ask(client, set, 10), "+OK\r\n+OK\r\n");
   const Journal& journal = *server_->state().journal;
   const std::string value(10'000, 'v');
-  while (journal.rewrite_wish().rewrites() == 0) {
+  while (journal.rewrite_job().times() == 0) {
     EXPECT_EQ(ask(client, resp({"SET", "key", value}), 5), "+OK\r\n");
   }
   EXPECT_GT(journal.base_bytes(), 10'000u);

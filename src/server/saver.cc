@@ -48,49 +48,49 @@ Tree* lasting_tree(const Engine& engine) {
 
 }  // namespace
 
-Saver::Saver(Engine& engine, SaveWish& wish, std::string folder, std::string name, Files& files,
+Saver::Saver(Engine& engine, SaveJob& job, std::string folder, std::string name, Files& files,
              std::function<void()> told, Journal* journal)
     : engine_(engine),
-      wish_(wish),
+      job_(job),
       folder_(std::move(folder)),
       name_(std::move(name)),
       files_(files),
       told_(std::move(told)),
       snapshot_(make_snapshot_source(engine)),
       journal_(journal) {
-  wish_.begin_at(now_s(), engine_.stats().changes);
+  job_.begin_at(now_s(), engine_.stats().changes);
   thread_ = std::thread([this] { run(); });
 }
 
 void Saver::stop() {
-  wish_.stop();
+  job_.stop();
   if (thread_.joinable()) thread_.join();
 }
 
 void Saver::run() {
   constexpr std::chrono::milliseconds between_looks(100);
-  while (!wish_.stops()) {
-    if (wish_.wait(between_looks) || (!wish_.stops() && is_due())) save();
+  while (!job_.stops()) {
+    if (job_.wait(between_looks) || (!job_.stops() && is_due())) save();
   }
 }
 
 // As in Redis: the first point that is met, but soon after a failure.
 bool Saver::is_due() const {
   constexpr int64_t after_failure_s = 5;
-  const SavePoints points = wish_.points();
+  const SavePoints points = job_.points();
   if (points.empty()) return false;
   // What the GPU alone had is in the last snapshot only.
   if (const Tree* const tree = engine_.tree(); tree != nullptr && tree->is_lost()) return false;
   const int64_t now = now_s();
-  if (wish_.failed() && now - wish_.tried_s() <= after_failure_s) return false;
-  const auto changes = static_cast<int64_t>(engine_.stats().changes - wish_.changes());
+  if (job_.failed() && now - job_.tried_s() <= after_failure_s) return false;
+  const auto changes = static_cast<int64_t>(engine_.stats().changes - job_.changes());
   return std::any_of(points.begin(), points.end(), [&](const SavePoint& point) {
-    return changes >= point.changes && now - wish_.saved_s() > point.seconds;
+    return changes >= point.changes && now - job_.saved_s() > point.seconds;
   });
 }
 
 void Saver::save() {
-  wish_.begin(now_s());
+  job_.begin(now_s());
   bool worked = false;
   try {
     worked = write();
@@ -100,7 +100,7 @@ void Saver::save() {
     log_failure(error.what());
   }
   if (worked) net::log(net::LogLevel::notice, "the snapshot is on disk: " + folder_ + "/" + name_);
-  wish_.end(worked, now_s(), changes_);
+  job_.end(worked, now_s(), changes_);
   told_();
 }
 
@@ -117,7 +117,7 @@ bool Saver::write() {
   bool worked = false;
   try {
     constexpr int begins_anew = 2;
-    for (int i = 0; last == SnapshotSource::Step::flushed && !wish_.stops(); ++i) {
+    for (int i = 0; last == SnapshotSource::Step::flushed && !job_.stops(); ++i) {
       worked = write_once(worker, i >= begins_anew, last);
     }
   } catch (...) {
@@ -138,8 +138,8 @@ bool Saver::write_once(Worker& worker, bool keeps_flushed, SnapshotSource::Step&
   const auto write = [&](std::string_view bytes) { return file.write(bytes) >= 0; };
   do {
     last = snapshot_->step(write);
-  } while (last == SnapshotSource::Step::more && !wish_.stops() && file.error() == 0);
-  if (last == SnapshotSource::Step::flushed || wish_.stops()) return false;
+  } while (last == SnapshotSource::Step::more && !job_.stops() && file.error() == 0);
+  if (last == SnapshotSource::Step::flushed || job_.stops()) return false;
   if (!is_read_by_a_start()) {
     log_failure("a start reads the tree, and that cannot be written: " +
                 engine_.tree()->last_error());

@@ -1,5 +1,5 @@
 // Saver: a thread that writes snapshots of the store to a file: when somebody asks (SAVE, BGSAVE),
-// or at the save points (durability/save_wish.h).
+// or at the save points (durability/save_job.h).
 //
 // A snapshot is of one moment (engine/snapshot_source.h). A flush that comes while it is written
 // makes it begin anew, but the third time it keeps what is flushed until that is written. The file
@@ -32,7 +32,7 @@
 
 #include "durability/files.h"
 #include "durability/journal.h"
-#include "durability/save_wish.h"
+#include "durability/save_job.h"
 #include "engine/engine.h"
 #include "engine/snapshot_source.h"
 
@@ -44,7 +44,7 @@ class Saver {
  public:
   // `told`: somebody may wait for the end of a snapshot; called at each. `journal`: the one to cut,
   // which stays until `stop`; may be null.
-  Saver(Engine& engine, SaveWish& wish, std::string folder, std::string name, Files& files,
+  Saver(Engine& engine, SaveJob& job, std::string folder, std::string name, Files& files,
         std::function<void()> told, Journal* journal = nullptr);
   ~Saver() { stop(); }
   Saver(const Saver&) = delete;
@@ -65,7 +65,7 @@ class Saver {
   int64_t now_s() const { return engine_.clock().now_ms() / 1000; }
 
   Engine& engine_;
-  SaveWish& wish_;
+  SaveJob& job_;
   const std::string folder_;
   const std::string name_;
   Files& files_;

@@ -140,7 +140,7 @@ bool Server::prepare_end() {
                   (wish.saves == Saves::at_points && !state_.saves.points().empty());
   if (!saves_at_end_) return true;
   state_.pause.hold_all(true);
-  if (state_.saves.save_now() || wish.force) return true;
+  if (state_.saves.do_now() || wish.force) return true;
   state_.pause.hold_all(false);
   state_.shutdown.fail();
   release_held();
@@ -149,7 +149,7 @@ bool Server::prepare_end() {
 
 bool Server::save_rest() {
   const bool saved = engine_.stats().changes == state_.saves.changes();
-  if (saves_at_end_ && !saved && !state_.saves.save_now()) return false;
+  if (saves_at_end_ && !saved && !state_.saves.do_now()) return false;
   // What a tree lacks is in the journal, where there is one.
   Tree* const tree = engine_.tree();
   return tree == nullptr || !tree->lasts() || state_.journal != nullptr || tree->flush();

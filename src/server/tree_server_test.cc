@@ -140,8 +140,8 @@ TEST_F(TreeServerTest, AStartWithTooFewDatabasesIsRefused) {
 
 TEST_F(TreeServerTest, AJournalIsWrittenAnewByTakingAllIn) {
   expect({"SET", "key", "1"}, "+OK\r\n");
-  ASSERT_TRUE(server_->state().journal->rewrite_wish().ask());
-  while (server_->state().journal->rewrite_wish().rewrites() == 0) std::this_thread::yield();
+  ASSERT_TRUE(server_->state().journal->rewrite_job().ask());
+  while (server_->state().journal->rewrite_job().times() == 0) std::this_thread::yield();
   EXPECT_EQ(server_->engine().tree()->stats().run_bytes, 0u);
   expect({"RANDOMKEY"}, "$3\r\nkey\r\n");
 }

@@ -10,7 +10,8 @@
 // there, and so whether the files that it names belong to the tree. RocksDB removes those that it
 // was taking in; if the record is there then, no start can open the tree any more. So no file of
 // items is removed from then on until there is another manifest. What is left over the next start
-// removes.
+// removes. And what is synced together is one write: a loss of power may leave the end of it torn,
+// which a start passes over, but not a torn record before a whole one, which is refused.
 //
 // Threads. Any.
 #pragma once
@@ -24,6 +25,7 @@
 #include <ctime>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -111,40 +113,60 @@ class RocksdbDisk final : public rocksdb::FileSystemWrapper {
 
   class File final : public rocksdb::FSWritableFileOwnerWrapper {
    public:
-    // `doubtful`: is set when something fails; null: nobody asks.
+    // `doubtful`: of a manifest, is set when something fails; null: of another file.
     File(std::unique_ptr<rocksdb::FSWritableFile> file, std::atomic<bool>* doubtful)
         : FSWritableFileOwnerWrapper(std::move(file)), doubtful_(doubtful) {}
 
     Status Append(const rocksdb::Slice& data, const Options& options, Context* context) override {
-      return noted(target()->Append(data, options, context));
+      if (holds(data)) return Status::OK();
+      return behind_held(options, context,
+                         [&] { return target()->Append(data, options, context); });
     }
     Status Append(const rocksdb::Slice& data, const Options& options,
                   const rocksdb::DataVerificationInfo& sums, Context* context) override {
-      return noted(target()->Append(data, options, sums, context));
+      if (holds(data)) return Status::OK();
+      return behind_held(options, context,
+                         [&] { return target()->Append(data, options, sums, context); });
     }
     Status Flush(const Options& options, Context* context) override {
       return noted(target()->Flush(options, context));
     }
     Status Sync(const Options& options, Context* context) override {
-      return noted(target()->Sync(options, context));
+      return behind_held(options, context, [&] { return target()->Sync(options, context); });
     }
     Status Fsync(const Options& options, Context* context) override {
-      return noted(target()->Fsync(options, context));
+      return behind_held(options, context, [&] { return target()->Fsync(options, context); });
     }
     Status RangeSync(uint64_t offset, uint64_t bytes, const Options& options,
                      Context* context) override {
       return noted(target()->RangeSync(offset, bytes, options, context));
     }
     Status Close(const Options& options, Context* context) override {
-      return noted(target()->Close(options, context));
+      return behind_held(options, context, [&] { return target()->Close(options, context); });
     }
 
    private:
+    // Of a manifest: until it is synced. False: there is no memory for it, or it is another file.
+    bool holds(const rocksdb::Slice& data) try {
+      if (doubtful_ == nullptr) return false;
+      held_.append(data.data(), data.size());
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    template <class Call>
+    Status behind_held(const Options& options, Context* context, const Call& call) {
+      Status status;
+      if (!held_.empty()) status = target()->Append(held_, options, context);
+      held_.clear();
+      return noted(status.ok() ? call() : std::move(status));
+    }
     Status noted(Status status) {
       if (!status.ok() && doubtful_ != nullptr) *doubtful_ = true;
       return passing(std::move(status));
     }
     std::atomic<bool>* const doubtful_;
+    std::string held_;
   };
 
   Status wrap(const std::string& path, Status status,

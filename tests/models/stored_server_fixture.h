@@ -87,8 +87,8 @@ class StoredServerFixture : public ::testing::Test {
   }
   std::string snapshot_path() const { return options_.dir + "/" + options_.dbfilename; }
   void wait_for_saves(uint64_t saves) {
-    const SaveWish& wish = server_->state().saves;
-    while (wish.saves() < saves || wish.in_progress()) std::this_thread::yield();
+    const SaveJob& job = server_->state().saves;
+    while (job.times() < saves || job.in_progress()) std::this_thread::yield();
   }
   // Two keys, by the save point that they are enough for.
   void save_by_a_point() {

@@ -115,7 +115,8 @@ void memory(ServerState& server, const Statistics& statistics, InfoLines& lines)
 }
 
 void persistence(ServerState& server, const Statistics& statistics, InfoLines& lines) {
-  const SaveWish& saves = server.saves;
+  const SaveJob& saves = server.saves;
+  const int64_t now_s = server.clock.now_ms() / 1000;
   lines.zero("loading");
   lines.zero("async_loading");
   lines.line("rdb_changes_since_last_save", statistics.engine.changes - saves.changes());
@@ -123,20 +124,19 @@ void persistence(ServerState& server, const Statistics& statistics, InfoLines& l
   lines.line("rdb_last_save_time", static_cast<uint64_t>(saves.saved_s()));
   lines.line("rdb_last_bgsave_status", saves.failed() ? "err" : "ok");
   lines.line("rdb_last_bgsave_time_sec", std::to_string(saves.last_seconds()));
-  lines.line("rdb_current_bgsave_time_sec",
-             std::to_string(saves.seconds(server.clock.now_ms() / 1000)));
-  lines.line("rdb_saves", saves.saves());
+  lines.line("rdb_current_bgsave_time_sec", std::to_string(saves.seconds(now_s)));
+  lines.line("rdb_saves", saves.times());
   lines.line("rdb_last_load_keys_loaded", server.loaded);
   const Journal* const journal = server.journal;
   lines.line("aof_enabled", uint64_t{journal != nullptr});
-  const RewriteWish none;
-  const RewriteWish& wish = journal != nullptr ? journal->rewrite_wish() : none;
-  lines.line("aof_rewrite_in_progress", uint64_t{wish.in_progress()});
+  const BackgroundJob none;
+  const BackgroundJob& job = journal != nullptr ? journal->rewrite_job() : none;
+  lines.line("aof_rewrite_in_progress", uint64_t{job.in_progress()});
   lines.zero("aof_rewrite_scheduled");
-  lines.line("aof_last_rewrite_time_sec", std::to_string(wish.last_seconds()));
-  lines.line("aof_current_rewrite_time_sec", std::to_string(wish.seconds()));
-  lines.line("aof_last_bgrewrite_status", wish.failed() ? "err" : "ok");
-  lines.line("aof_rewrites", wish.rewrites());
+  lines.line("aof_last_rewrite_time_sec", std::to_string(job.last_seconds()));
+  lines.line("aof_current_rewrite_time_sec", std::to_string(job.seconds(now_s)));
+  lines.line("aof_last_bgrewrite_status", job.failed() ? "err" : "ok");
+  lines.line("aof_rewrites", job.times());
   lines.line("aof_last_write_status", journal == nullptr || journal->error() == 0 ? "ok" : "err");
   if (Tree* const tree = server.engine.tree(); tree != nullptr) {
     const TreeStats stats = tree->stats();

@@ -71,7 +71,7 @@ bool is_awaited(Arguments words, ServerState& server, Session& session) {
 }
 
 void save(Call& call) {
-  const SaveWish& saves = call.turn.server.saves;
+  const SaveJob& saves = call.turn.server.saves;
   if (std::exchange(call.session.awaited, 0) != 0) {
     return saves.failed() ? call.answer_raw("-ERR\r\n") : call.ok();
   }

@@ -64,7 +64,7 @@ void wait(Call& call) {
 void bgrewriteaof(Call& call) {
   Journal* const journal = call.turn.server.journal;
   if (journal == nullptr) return call.error("ERR the journal is chosen at start: --appendonly");
-  if (!journal->rewrite_wish().ask()) {
+  if (!journal->rewrite_job().ask()) {
     return call.error("ERR Background append only file rewriting already in progress");
   }
   call.answer_raw("+Background append only file rewriting started\r\n");
