@@ -116,6 +116,9 @@ class Journal final : public CommitSink, public Awaited {
   Journal& operator=(const Journal&) = delete;
 
   Begun begins(const Batch& batch) override;
+  void fetch_ahead(uint32_t database, std::string_view key) const override {
+    marks_.fetch(database, key);
+  }
   void make_room(const ItemChange& change) override;
   void changed(const ItemChange& change) override;
   void flushed(uint32_t database, uint64_t version, uint64_t token) override;

@@ -28,6 +28,11 @@ class KeyMarks {
     if (marks_ == nullptr) throw std::bad_alloc();
   }
 
+  void fetch(uint32_t database, std::string_view key) const {
+    const uint64_t hash = hash_bytes(key, database);
+    __builtin_prefetch(&first(hash), 1);
+    __builtin_prefetch(&second(hash), 1);
+  }
   // The largest other number that one of the marks had.
   uint64_t raise(uint32_t database, std::string_view key, uint64_t number) {
     const uint64_t hash = hash_bytes(key, database);

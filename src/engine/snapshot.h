@@ -67,6 +67,9 @@ class Snapshot final : public CommitSink, public SnapshotSource {
 
   Begun begins(const Batch& batch) override;
   void changed(const ItemChange& change) override;
+  void fetch_ahead(uint32_t database, std::string_view key) const override {
+    if (behind_ != nullptr) behind_->fetch_ahead(database, key);
+  }
   void grouped(uint64_t token) override;
   void flushed(uint32_t database, uint64_t version, uint64_t token) override;
   bool full() const override;

@@ -195,6 +195,13 @@ void Tree::changed(const ItemChange& change) {
   if (next_ != nullptr) next_->changed(told);
 }
 
+void Tree::fetch_ahead(uint32_t database, std::string_view key) const {
+  const uint64_t hash = TreeRun::hash_of(database, key);
+  __builtin_prefetch(&changes_of(hash), 1);
+  places_[TreeRun::shard_of(hash)].fetch(hash);
+  if (next_ != nullptr) next_->fetch_ahead(database, key);
+}
+
 // Into the active run. Whoever sees the count finds the change: it is put there before. Throws
 // std::bad_alloc, and then nothing has changed.
 void Tree::put(const ItemChange& change) {
@@ -203,7 +210,6 @@ void Tree::put(const ItemChange& change) {
   const uint32_t shard = TreeRun::shard_of(hash);
   const Item* const item = change.new_item;
   std::atomic<uint64_t>& changes = changes_of(hash);
-  __builtin_prefetch(&changes, 1);
   const std::lock_guard guard(shard_locks_[shard]);
   raise_to(shard_locks_[shard].last_version, change.version);
   uint64_t count = changes.load(std::memory_order_relaxed) + 1;
@@ -216,6 +222,7 @@ void Tree::put(const ItemChange& change) {
     note_held();
     active_->put(hash, key.text(), stored ? &record : nullptr, next_moment_,
                  last_held_.load(std::memory_order_acquire));
+    places_[shard].note(*active_, hash);
     count = (count & ((uint64_t{1} << run_at) - 1)) | active_number_ << run_at;
   }
   changes.store(count, std::memory_order_release);

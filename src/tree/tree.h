@@ -134,6 +134,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
 
   Begun begins(const Batch& batch) override;
   void changed(const ItemChange& change) override;
+  void fetch_ahead(uint32_t database, std::string_view key) const override;
   void flushed(uint32_t database, uint64_t version, uint64_t token) override;
   void begins_parts(uint64_t token, std::span<uint64_t> parts) override;
   void ends_parts(uint64_t token, std::span<const uint64_t> parts, WorkerPool& pool) override;
@@ -330,6 +331,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   // Of the shards of all runs, and, all of them together, of the two that follow.
   mutable TreeRun::Locks shard_locks_;
   std::shared_ptr<TreeRun> active_;
+  std::array<TreeRun::Places, TreeRun::shards> places_;  // of the active run
   uint64_t active_number_ = 1;
   Runs sealed_;  // the oldest first
   // Were taken in, and moments may hold them.

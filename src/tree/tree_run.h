@@ -57,6 +57,28 @@ class TreeRun {
     return hash_of(TreeRecord::database_of(tree_key), tree_key.substr(TreeRecord::prefix_bytes));
   }
   static uint32_t shard_of(uint64_t hash) { return static_cast<uint32_t>(hash % shards); }
+  // Where keys of one shard were found last, so that a thread without its lock can fetch what the
+  // next change of a key looks at. They may be gone: nothing but a prefetch goes there.
+  class alignas(16) Places {
+   public:
+    // With the lock of the shard.
+    void note(const TreeRun& run, uint64_t hash) {
+      const Shard& shard = run.shards_[shard_of(hash)];
+      const auto first = reinterpret_cast<uintptr_t>(shard.slots.data());
+      if (first == first_.load(std::memory_order_relaxed)) return;
+      first_.store(first, std::memory_order_relaxed);
+      mask_.store(shard.slots.size() - 1, std::memory_order_relaxed);
+    }
+    void fetch(uint64_t hash) const {
+      const uint64_t slot = hash / shards & mask_.load(std::memory_order_relaxed);
+      const uintptr_t first = first_.load(std::memory_order_relaxed);
+      __builtin_prefetch(reinterpret_cast<const void*>(first + slot * sizeof(Slot)), 1);
+    }
+
+   private:
+    std::atomic<uintptr_t> first_{0};
+    std::atomic<uint64_t> mask_{0};
+  };
 
   // Both false: what the run knows of the key is nothing, or that it was erased.
   struct Found {

@@ -142,7 +142,12 @@ struct HostStages {
     Location root = location::none;
     if (!is_left(run, 0)) {
       Roots::prefetch(run, 0);
-      if (run.columns.op[0] == Op::get) root = Roots::find(run, 0);
+      const CommitSink* const sink = run.executor.store().sink.load(std::memory_order_relaxed);
+      if (run.columns.op[0] == Op::get) {
+        root = Roots::find(run, 0);
+      } else if (ISOTHERM_UNLIKELY(sink != nullptr)) {
+        fetch_for(*sink, run, 0);
+      }
     }
     LateWrites written;
     answer<true>(run, 0, 1, &root, written);
@@ -175,14 +180,22 @@ struct HostStages {
     }
   }
 
+  static ISOTHERM_INLINE void fetch_for(const CommitSink& sink, const Run& run, Row row) {
+    sink.fetch_ahead(run.columns.database[row], run.columns.key[row]);
+  }
+
   // The passes over a few rows: functions of their own, so that each has its registers.
   template <bool writes>
   static __attribute__((noinline)) void start(const Run& run, Row from, Row to,
                                               typename Roots::Start* starts) {
     Roots lines;
+    const CommitSink* const sink = run.executor.store().sink.load(std::memory_order_relaxed);
     for (Row row = from; row < to; ++row, ++starts) {
       if (writes && is_left(run, row)) continue;
-      if (writes && run.columns.op[row] != Op::get) Roots::prefetch(run, row);
+      if (writes && run.columns.op[row] != Op::get) {
+        Roots::prefetch(run, row);
+        if (ISOTHERM_UNLIKELY(sink != nullptr)) fetch_for(*sink, run, row);
+      }
       *starts = lines.start(run, row);
     }
   }
