@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/words.h"
 #include "durability/background_job.h"
 
 namespace isotherm {
@@ -29,14 +30,11 @@ using SavePoints = std::vector<SavePoint>;
 // "3600 1 300 100": pairs of numbers; none: the text is something else.
 inline std::optional<SavePoints> parse_save_points(std::string_view text) {
   std::vector<int64_t> numbers;
-  while (true) {
-    const size_t begin = text.find_first_not_of(' ');
-    if (begin == std::string_view::npos) break;
-    text.remove_prefix(begin);
+  for (const std::string_view word : words_of(text)) {
+    const char* const its_end = word.data() + word.size();
     int64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    text.remove_prefix(static_cast<size_t>(end - text.data()));
-    if (error != std::errc() || (!text.empty() && text.front() != ' ')) return std::nullopt;
+    const auto [end, error] = std::from_chars(word.data(), its_end, number);
+    if (error != std::errc() || end != its_end) return std::nullopt;
     numbers.push_back(number);
   }
   SavePoints points;

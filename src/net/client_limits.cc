@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/words.h"
 #include "net/memory_amount.h"
 #include "net/text.h"
 
@@ -21,18 +22,6 @@ std::optional<size_t> class_of(std::string_view name) {
   return std::nullopt;
 }
 
-std::vector<std::string_view> split(std::string_view text) {
-  std::vector<std::string_view> words;
-  while (true) {
-    const size_t start = text.find_first_not_of(" \t\r\n");
-    if (start == std::string_view::npos) return words;
-    text.remove_prefix(start);
-    const size_t end = std::min(text.find_first_of(" \t\r\n"), text.size());
-    words.push_back(text.substr(0, end));
-    text.remove_prefix(end);
-  }
-}
-
 std::string get_output(const ClientLimits& limits) {
   std::string text;
   for (size_t i = 0; i < std::size(class_names); ++i) {
@@ -46,7 +35,7 @@ std::string get_output(const ClientLimits& limits) {
 }
 
 std::string set_output(ClientLimits& limits, std::string_view text, bool dry) {
-  const std::vector<std::string_view> words = split(text);
+  const std::vector<std::string_view> words = words_of(text, " \t\r\n");
   if (words.size() % 4 != 0) return "Wrong number of arguments in buffer limit configuration.";
   for (size_t i = 0; i < words.size(); i += 4) {
     const auto of = class_of(words[i]);

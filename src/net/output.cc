@@ -83,11 +83,6 @@ void Output::look_at_bound() {
   drops_ = true;
 }
 
-void Output::append_integer(int64_t value) {
-  char* at = reserve(24);
-  commit(static_cast<size_t>(std::to_chars(at, at + 24, value).ptr - at));
-}
-
 void Output::append_unsigned(uint64_t value) {
   char* at = reserve(24);
   commit(static_cast<size_t>(std::to_chars(at, at + 24, value).ptr - at));

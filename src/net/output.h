@@ -91,7 +91,6 @@ class Output {
   void append_value(const Reply& reply, std::string_view part) {
     if (part.size() <= Engine::least_kept || !append_kept(reply, part)) append(part);
   }
-  void append_integer(int64_t value);
   void append_unsigned(uint64_t value);
 
   BufferPool& pool() const { return *pool_; }

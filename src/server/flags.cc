@@ -5,12 +5,12 @@
 #include <iostream>
 #include <limits>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/words.h"
 #include "net/client_limits.h"
 #include "net/log.h"
 #include "net/socket_address.h"
@@ -54,12 +54,13 @@ void take_port(const std::string& text, int32_t& field) {
 }
 
 void take_addresses(const std::string& text, std::vector<std::string>& field) {
-  std::istringstream words(text);
   field.clear();
-  for (std::string word; words >> word;) {
-    if (!net::SocketAddress::parse(word, 0))
-      throw CLI::ValidationError("'" + word + "' is not an address; give e.g. 127.0.0.1 or ::1");
-    field.push_back(word);
+  for (const std::string_view word : words_of(text, " \t\r\n")) {
+    field.emplace_back(word);
+    if (!net::SocketAddress::parse(field.back(), 0)) {
+      throw CLI::ValidationError("'" + field.back() +
+                                 "' is not an address; give e.g. 127.0.0.1 or ::1");
+    }
   }
   if (field.empty()) throw CLI::ValidationError("no address is given; give e.g. 127.0.0.1");
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/words.h"
 #include "net/resp/glob.h"
 #include "net/resp/handlers.h"
 #include "net/text.h"
@@ -53,16 +54,6 @@ std::vector<std::string_view> categories(const Command& command) {
   return names;
 }
 
-std::vector<std::string_view> split_words(std::string_view text) {
-  std::vector<std::string_view> words;
-  while (!text.empty()) {
-    const size_t end = text.find(' ');
-    words.push_back(text.substr(0, end));
-    text = end == text.npos ? std::string_view() : text.substr(end + 1);
-  }
-  return words;
-}
-
 void write_words(const std::vector<std::string_view>& words, bool as_set, RespWriter& writer) {
   as_set ? writer.set(words.size()) : writer.array(words.size());
   for (const std::string_view word : words) writer.simple(word);
@@ -78,7 +69,7 @@ void write_key_range(std::string_view key_flags, int first, int last, int step,
                      RespWriter& writer) {
   writer.map(3);
   writer.bulk("flags");
-  write_words(split_words(key_flags), true, writer);
+  write_words(words_of(key_flags), true, writer);
   writer.bulk("begin_search");
   writer.map(2);
   write_bulk_pair("type", "index", writer);
@@ -126,7 +117,7 @@ void write_command(const Command& command, RespWriter& writer) {
   writer.integer(command.last_key);
   writer.integer(command.key_step);
   write_words(categories(command), true, writer);
-  const auto tips = split_words(command.tips);
+  const auto tips = words_of(command.tips);
   writer.set(tips.size());
   for (const std::string_view tip : tips) writer.bulk(tip);
   write_key_specifications(command, writer);
@@ -246,7 +237,7 @@ std::string_view flags_of_key(const Command& command, Arguments words, size_t pl
 void write_key_and_flags(std::string_view key, std::string_view flags, RespWriter& writer) {
   writer.array(2);
   writer.bulk(key);
-  write_words(split_words(flags), true, writer);
+  write_words(words_of(flags), true, writer);
 }
 
 }  // namespace

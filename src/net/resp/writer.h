@@ -69,9 +69,6 @@ class RespWriter {
   void bulk_integer(int64_t value);
   void null() { raw(resp3_ ? "_\r\n" : "$-1\r\n"); }
   void null_array() { raw(resp3_ ? "_\r\n" : "*-1\r\n"); }
-  void boolean(bool value) {
-    raw(resp3_ ? (value ? "#t\r\n" : "#f\r\n") : (value ? ":1\r\n" : ":0\r\n"));
-  }
   void real(double value);
   // `format` is three letters: "txt" or "mkd".
   void verbatim(std::string_view format, std::string_view text);

@@ -89,8 +89,6 @@ TEST(RespWriterTest, WritesRichTypesInTheirVersion) {
   EXPECT_EQ(written(3, [](RespWriter& w) { w.set(2); }), "~2\r\n");
   EXPECT_EQ(written(2, [](RespWriter& w) { w.verbatim("txt", "ab"); }), "$2\r\nab\r\n");
   EXPECT_EQ(written(3, [](RespWriter& w) { w.verbatim("txt", "ab"); }), "=6\r\ntxt:ab\r\n");
-  EXPECT_EQ(written(2, [](RespWriter& w) { w.boolean(true); }), ":1\r\n");
-  EXPECT_EQ(written(3, [](RespWriter& w) { w.boolean(false); }), "#f\r\n");
   EXPECT_EQ(written(2, [](RespWriter& w) { w.real(1.5); }), "$3\r\n1.5\r\n");
   EXPECT_EQ(written(3, [](RespWriter& w) { w.real(-0.25); }), ",-0.25\r\n");
 }
