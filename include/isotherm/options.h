@@ -80,8 +80,11 @@ struct RouterOptions {
 };
 
 struct Options {
-  // Bytes that items, index, buffers and what waits to be freed may take together; 0: no cap.
+  // Bytes that items, index, buffers and what waits to be freed may take together, at least
+  // least_maxmemory; 0: no cap.
   uint64_t maxmemory = 0;
+  // With less an empty store has no room for its first item.
+  static constexpr uint64_t least_maxmemory = 768 << 10;
   EvictionPolicy maxmemory_policy = EvictionPolicy::noeviction;
   // Databases (Redis's SELECT), each with an index of its own. 1 to 16,384.
   uint32_t databases = 16;
@@ -116,7 +119,8 @@ struct Options {
   uint64_t gpu_sorted = 0;
 
   DeviceChoice device = DeviceChoice::cpu;
-  // The GPUs' numbers, as CUDA counts them, 1 to 16; they share the index.
+  // The GPUs' numbers, as CUDA counts them, 1 to 16; they share the index. Not empty, also where
+  // none is used.
   std::vector<uint32_t> gpus = {0};
   // Bytes of each GPU's memory that the index may take; 0: no cap. The part of the index that finds
   // no room there lies on the host: its bins that are read least.

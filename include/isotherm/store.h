@@ -18,7 +18,7 @@
 //   handle.wait(batch);                        // or on_done with poll, or batch.ready(row)
 //
 // Threads. A Store may be used by any number of threads, each through a Handle of its own (at most
-// 256). A Handle and its batches belong to one thread. Each key is linearizable; requests of a
+// most_handles). A Handle and its batches belong to one thread. Each key is linearizable; requests of a
 // batch on one key take effect in order. Batches of a handle that are under way together are
 // concurrent. Rows of a batch that take effect together are a group, and stop nobody who wants
 // other keys (isotherm/batch.h): so a compare-and-swap of several keys is
@@ -50,6 +50,9 @@ class Worker;
 
 class Store {
  public:
+  // As many as a server may have threads, and one beside.
+  static constexpr uint32_t most_handles = 257;
+
   explicit Store(const Options& options = {});
   // Expiry by another clock than the system's, which must outlive the store; for tests.
   Store(const Options& options, const Clock& clock);

@@ -308,6 +308,12 @@ class ByteStore {
 
   static Options options(uint64_t memory, std::string_view evict, uint64_t max_value_bytes) {
     Options options;
+    if (memory != 0 && memory < Options::least_maxmemory) {
+      PyErr_Format(PyExc_MemoryError, "memory=%llu: a store needs %llu bytes or more",
+                   static_cast<unsigned long long>(memory),
+                   static_cast<unsigned long long>(Options::least_maxmemory));
+      throw nb::python_error();
+    }
     options.maxmemory = memory;
     options.maxmemory_policy = policy_of(evict);
     options.databases = 1;

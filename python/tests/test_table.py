@@ -221,6 +221,10 @@ def test_room_that_cannot_be_is_refused_at_once():
             Table(memory=memory)
     with pytest.raises(MemoryError, match="needs 3145728 bytes or more"):
         Table(value="f32[2]", memory=(3 << 20) - 1)
+    for make in (isotherm.Store, lambda memory: Table("bytes", "bytes", memory=memory)):
+        with pytest.raises(MemoryError, match="memory=786431: a store needs 786432 bytes or more"):
+            make(memory=(768 << 10) - 1)
+        assert len(make(memory="768kb")) == 0
     smallest = Table(value="f32[2]", memory=3 << 20)
     smallest.put([1], [[2, 3]])
     assert smallest[1].tolist() == [2, 3]

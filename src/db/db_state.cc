@@ -5,6 +5,7 @@
 #include <new>
 #include <optional>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -32,13 +33,30 @@ const DbOptions& checked(const DbOptions& options) {
     throw std::invalid_argument("start_threads must be from 1 to " +
                                 std::to_string(most_start_threads));
   }
+  if (options.memory != 0 && options.memory < DbOptions::least_memory) {
+    throw std::invalid_argument("memory must be 0, for no cap, or at least " +
+                                std::to_string(DbOptions::least_memory) + " bytes");
+  }
   return options;
 }
 
+// Files of a database of another program and ours are not to be mixed.
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  if (std::filesystem::exists(folder + "/CURRENT", error)) {
+    throw std::invalid_argument(
+        folder + " is a database of RocksDB's own; copy its keys into a Db in another folder");
+  }
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw std::runtime_error("cannot make the folder '" + folder + "': " + error.message());
+  }
+}
+
 Options engine_options(const DbOptions& options, const std::string& folder) {
-  std::filesystem::create_directories(folder);
   Options its;
   its.maxmemory = checked(options).memory;
+  make_folder(folder);
   its.maxmemory_policy = EvictionPolicy::allkeys_lru;
   its.databases = intents_database + 1;
   its.max_value_bytes = WritePlan::most_value;

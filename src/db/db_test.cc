@@ -335,9 +335,34 @@ TEST_F(DbTest, AJournalThatIsDamagedIsRefusedWithItsName) {
   EXPECT_NE(status.text().find("journal"), std::string::npos) << status.text();
 }
 
+TEST_F(DbTest, WhatCannotBeOpenedSaysWhyAndStaysAsItIs) {
+  const auto why = [&](const std::string& folder) {
+    std::unique_ptr<Db> other;
+    const DbStatus status = Db::open(options_, folder, other);
+    EXPECT_EQ(other, nullptr);
+    return std::string(to_string(status.code())) + ": " + std::string(status.text());
+  };
+  const std::string file = root_ + "/file";
+  std::ofstream(file) << "text";
+  EXPECT_EQ(why(file), "failed: cannot make the folder '" + file + "': Not a directory");
+  EXPECT_EQ(why(""), "failed: cannot make the folder '': Invalid argument");
+  EXPECT_EQ(std::filesystem::file_size(file), 4u);
+  const std::string foreign = root_ + "/foreign";
+  std::filesystem::create_directories(foreign);
+  std::ofstream(foreign + "/CURRENT") << "MANIFEST-000001";
+  EXPECT_EQ(why(foreign), "invalid: " + foreign +
+                              " is a database of RocksDB's own; copy its keys into a Db in another "
+                              "folder");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(foreign), {}), 1);
+  options_.memory = DbOptions::least_memory - 1;
+  EXPECT_EQ(why(root_ + "/new"),
+            "invalid: memory must be 0, for no cap, or at least 2097152 bytes");
+  EXPECT_FALSE(std::filesystem::exists(root_ + "/new"));
+}
+
 // Also than what usual groups may take beyond it.
 TEST_F(DbTest, AGroupMayBeLargerThanMemory) {
-  options_.memory = 1 << 20;
+  options_.memory = DbOptions::least_memory;
   ASSERT_TRUE(open().ok());
   WriteGroup group;
   const std::string value(1 << 20, 'v');

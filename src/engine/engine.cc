@@ -73,6 +73,10 @@ const Options& checked(const Options& options) {
   if (options.databases == 0 || options.databases > max_databases) {
     throw std::invalid_argument("databases must be from 1 to 16384");
   }
+  if (options.maxmemory != 0 && options.maxmemory < Options::least_maxmemory) {
+    throw std::invalid_argument("maxmemory must be 0, for no cap, or at least " +
+                                std::to_string(Options::least_maxmemory) + " bytes");
+  }
   if (options.max_value_bytes > longest_value) {
     throw std::invalid_argument("max_value_bytes must be below 4 GiB");
   }
@@ -297,7 +301,10 @@ Crew* EngineState::make_crew() {
 
 Engine::Engine(const Options& options, const Clock& clock)
     : state_(std::make_unique<EngineState>(options, clock)) {
-  if (options.device == DeviceChoice::cpu) return;
+  if (options.device == DeviceChoice::cpu) {
+    if (options.gpu_values == 0) return;
+    throw std::invalid_argument("gpu_values: needs device cuda or auto");
+  }
   const bool required = options.device == DeviceChoice::cuda;
   if (options.gpu_items != 0) {
     state_->use_items(cuda_item_tier_maker(options.gpus.front()), required);

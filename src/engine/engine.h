@@ -22,7 +22,7 @@
 // have some of its keys, and so do the rows of its own batch on these keys. A worker that may wait
 // does so in `start`; otherwise the batch stays under way.
 //
-// Limits. 256 workers; 64 batches under way, or ended and not cleared, of each.
+// Limits. Store::most_handles workers; 64 batches under way, or ended and not cleared, of each.
 #pragma once
 
 #include <cstdint>

@@ -31,9 +31,6 @@ namespace isotherm {
 
 class EngineState {
  public:
-  // As many as a server may have threads, and one for who writes snapshots.
-  static constexpr uint32_t most_workers = 257;
-
   // `sorted`: makes the sorted copy of a tree's files; null: a GPU does.
   EngineState(const Options& options, const Clock& its_clock,
               const SortedTierMaker& sorted = nullptr);

@@ -67,6 +67,9 @@ TEST_F(EngineTest, RefusesOptionsOutOfRange) {
   options.max_value_bytes -= 1;
   options.databases = 16'384;
   EXPECT_NO_THROW(Engine(options, clock));
+  Options with_values;
+  with_values.gpu_values = 1 << 20;
+  EXPECT_THROW(Engine(with_values, clock), std::invalid_argument);
 }
 
 TEST_F(EngineTest, HasRoomForTheWorkersOf256ThreadsAndOneBeside) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "executor/device/root_table.h"
+
 namespace isotherm {
 namespace {
 
@@ -23,6 +25,9 @@ std::optional<OptionClash> clash_of_index(const Options& options) {
 // What is said of GPUs must be used by somebody.
 std::optional<OptionClash> clash_of_gpus(const Options& options) {
   std::vector<uint32_t> gpus = options.gpus;
+  if (gpus.empty() || gpus.size() > RootTable::most_devices) {
+    return {{"gpus", "must name 1 to 16 GPUs, also where none is used"}};
+  }
   std::sort(gpus.begin(), gpus.end());
   if (std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end()) {
     return {{"gpus", "may name each GPU once"}};
@@ -64,6 +69,9 @@ std::optional<OptionClash> clash_in(const Options& options) {
     if (const auto clash = clash_of_index(options)) return clash;
   }
   if (options.gpu_sorted != 0 && options.tree.empty()) return {{"gpu_sorted", "needs a tree"}};
+  if (!options.tree_options.empty() && options.tree.empty()) {
+    return {{"tree_options", "needs a tree"}};
+  }
   if (has_router(options) && has_device(options)) return {{"router", "needs device cpu"}};
   if (!options.tree.empty() && (has_device(options) || has_router(options))) {
     return {{"tree", "needs device cpu and router off"}};

@@ -288,10 +288,52 @@ TEST_F(StoreTest, BatchesMayOutliveTheirHandle) {
   EXPECT_EQ(first.reply(0).value(), "1");
 }
 
+std::string why_refused(const Options& options) {
+  try {
+    const Store refused(options);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "not at all";
+}
+
 TEST_F(StoreTest, RefusesOptionsOutOfRange) {
   Options options;
   options.databases = 0;
-  EXPECT_THROW(Store{options}, std::invalid_argument);
+  EXPECT_EQ(why_refused(options), "databases must be from 1 to 16384");
+  for (const size_t count : {0, 17}) {
+    Options of_gpus;
+    for (of_gpus.gpus.clear(); of_gpus.gpus.size() < count;) {
+      of_gpus.gpus.push_back(static_cast<uint32_t>(of_gpus.gpus.size()));
+    }
+    EXPECT_EQ(why_refused(of_gpus), "gpus: must name 1 to 16 GPUs, also where none is used");
+  }
+  Options of_tree;
+  of_tree.tree_options = "max_open_files=10";
+  EXPECT_EQ(why_refused(of_tree), "tree_options: needs a tree");
+}
+
+TEST_F(StoreTest, TheLeastMemoryHasRoomForAnItem) {
+  for (const auto policy : {EvictionPolicy::noeviction, EvictionPolicy::allkeys_lru}) {
+    Options options;
+    options.maxmemory_policy = policy;
+    options.maxmemory = Options::least_maxmemory - 1;
+    EXPECT_EQ(why_refused(options), "maxmemory must be 0, for no cap, or at least 786432 bytes");
+    ++options.maxmemory;
+    Store smallest(options);
+    EXPECT_EQ(Handle(smallest).put("key", "value"), Status::ok);
+  }
+}
+
+TEST_F(StoreTest, HasAsManyHandlesAsItSays) {
+  Store many;
+  std::vector<std::unique_ptr<Handle>> handles;
+  while (handles.size() < Store::most_handles) {
+    handles.push_back(std::make_unique<Handle>(many));
+  }
+  EXPECT_THROW(Handle{many}, std::runtime_error);
+  handles.pop_back();
+  EXPECT_EQ(Handle(many).put("key", "value"), Status::ok);
 }
 
 TEST_F(StoreTest, MemoryCountsAndIsCapped) {

@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "engine/engine_state.h"
 #include "engine/walk.h"
+#include "isotherm/store.h"
 
 namespace isotherm {
 
@@ -293,10 +294,9 @@ void Worker::Impl::wait_for_end(BatchRun& run) {
 
 Worker::Worker(Engine& engine, bool waits) {
   EngineState& state = *engine.state_;
-  if (state.workers.fetch_add(1) >= EngineState::most_workers) {
+  if (state.workers.fetch_add(1) >= Store::most_handles) {
     state.workers.fetch_sub(1);
-    throw std::runtime_error("too many workers: at most " +
-                             std::to_string(EngineState::most_workers));
+    throw std::runtime_error("too many handles: at most " + std::to_string(Store::most_handles));
   }
   try {
     impl_ = std::make_unique<Impl>(state, waits);

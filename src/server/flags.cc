@@ -28,13 +28,10 @@ namespace {
 constexpr uint64_t least_bulk = 1 << 20;
 constexpr uint64_t most_bulk = std::numeric_limits<uint32_t>::max();
 
-// With less an empty store has no room for its first item.
-constexpr uint64_t least_maxmemory = 768 << 10;
-
 void take_maxmemory(const std::string& text, uint64_t& field) {
   uint64_t bytes = 0;
   take_memory(text, 0, most_memory, bytes);
-  if (bytes != 0 && bytes < least_maxmemory) {
+  if (bytes != 0 && bytes < Options::least_maxmemory) {
     throw CLI::ValidationError("'" + text +
                                "' is too little; give at least 768kb, or 0 for no cap");
   }

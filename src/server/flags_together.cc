@@ -53,9 +53,6 @@ void check_together(const net::ServerOptions& options) {
   if (!options.memcached_packets.empty() && options.memcached_packets_port == 0) {
     throw CLI::ValidationError("--memcached-packets-port", "must be a port of the interface");
   }
-  if (!options.store.tree_options.empty() && options.store.tree.empty()) {
-    throw CLI::ValidationError("--tree-options", "needs --tree");
-  }
   const bool index_on_gpu =
       options.store.device != DeviceChoice::cpu && options.store.gpu_items == 0;
   if (options.appendonly && index_on_gpu) {
