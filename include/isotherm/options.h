@@ -88,7 +88,7 @@ struct Options {
   EvictionPolicy maxmemory_policy = EvictionPolicy::noeviction;
   // Databases (Redis's SELECT), each with an index of its own. 1 to 16,384.
   uint32_t databases = 16;
-  // The longest value and the longest key, in bytes; at most 2^32 - 1.
+  // The longest value and the longest key, in bytes; 1 to 2^32 - 1.
   uint64_t max_value_bytes = 512ull << 20;
   // Seed of the hash; empty: drawn at random when the store opens.
   std::optional<uint64_t> hash_seed = {};

@@ -21,6 +21,7 @@ import zlib
 
 import numpy as np
 
+from ._errors import TableFullError
 from ._types import parse_key, parse_value
 
 _MAGIC = b"ISOTABLE"
@@ -132,7 +133,11 @@ def read(file, name, make, **options):
             raise ValueError(f"{name}: the block behind row {seen} is damaged "
                              "(its checksum differs)")
         keys, values = body[:key_bytes], body[key_bytes:]
-        table._put_loaded(rows, keys, values)
+        try:
+            table._put_loaded(rows, keys, values)
+        except TableFullError:
+            raise TableFullError(f"{name}: memory={options['memory']} has no room for the table; give "
+                                 "more, or evict=") from None
         seen += rows
 
 

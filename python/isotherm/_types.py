@@ -35,10 +35,12 @@ def parse_value(value):
             shape = tuple(int(size) for size in match[2].split(",")) if match[2] else ()
             return _checked(dtype, shape, value)
     try:
-        dtype = np.dtype(value)
+        dtype = np.dtype(value) if value is not None else None  # NumPy takes None for float64
     except (TypeError, ValueError):
+        dtype = None
+    if dtype is None:
         raise ValueError(f"value must be a dtype, a name such as 'u64' or 'f32[128]', or 'bytes', "
-                         f"not {value!r}") from None
+                         f"not {value!r}")
     if dtype.subdtype is not None:
         return _checked(*dtype.subdtype, value)
     return _checked(dtype, (), value)
@@ -69,8 +71,13 @@ def parse_memory(memory, name="memory"):
         if not match:
             raise ValueError(f"{name} must be bytes or a size such as '64mb', not {memory!r}")
         size = int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[match[2]]
-    else:
+    elif isinstance(memory, float) and memory.is_integer():
         size = int(memory)
+    else:
+        try:
+            size = operator.index(memory)
+        except TypeError:
+            raise TypeError(f"{name} must be whole bytes or a size such as '64mb', not {memory!r}") from None
     if not 0 <= size < 2**64:
         raise ValueError(f"{name} must be from 0 to 2^64 - 1 bytes, but is {memory}")
     return size

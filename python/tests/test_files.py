@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import KINDS, draw_values
 
-from isotherm import Table
+from isotherm import Table, TableFullError
 
 
 def contents(table):
@@ -125,7 +125,7 @@ def test_the_cap_holds_while_a_table_is_loaded(tmp_path):
     table = Table()
     table.put(np.arange(300_000, dtype="u8"), 1)
     table.save(tmp_path / "table")
-    with pytest.raises(MemoryError):
+    with pytest.raises(TableFullError, match="table: memory=4mb has no room for the table; give more"):
         Table.load(tmp_path / "table", memory="4mb")
 
 

@@ -237,6 +237,14 @@ def test_room_that_cannot_be_is_refused_at_once():
         for memory in (2**64, "99999999999tb"):
             with pytest.raises(ValueError, match="memory must be from 0 to 2.64 - 1 bytes, but is"):
                 make(memory=memory)
+        for memory in (float("nan"), float("inf"), 1.5, [1], b"1gb"):
+            with pytest.raises(TypeError, match="memory must be whole bytes or a size such as"):
+                make(memory=memory)
+        assert len(make(memory=1e9)) == 0
+    with pytest.raises(ValueError, match="max_value_bytes must be at least 1"):
+        isotherm.Store(max_value_bytes=0)
+    with pytest.raises(ValueError, match="value must be a dtype, .* not None"):
+        Table(value=None)
     assert len(Table("i64", "f32[64]", memory="16mb", evict="use", expected=2**62)) == 0
     assert len(Table("bytes", "u64", memory="16mb", evict="allkeys-lru", expected=2**62)) == 0
     with pytest.raises(TypeError):

@@ -77,8 +77,8 @@ const Options& checked(const Options& options) {
     throw std::invalid_argument("maxmemory must be 0, for no cap, or at least " +
                                 std::to_string(Options::least_maxmemory) + " bytes");
   }
-  if (options.max_value_bytes > longest_value) {
-    throw std::invalid_argument("max_value_bytes must be below 4 GiB");
+  if (options.max_value_bytes == 0 || options.max_value_bytes > longest_value) {
+    throw std::invalid_argument("max_value_bytes must be at least 1, and below 4 GiB");
   }
   if (options.gpu_values_from < least_value_to_send) {
     throw std::invalid_argument("gpu_values_from must be at least 64");

@@ -59,8 +59,10 @@ TEST_F(EngineTest, RefusesOptionsOutOfRange) {
     EXPECT_THROW(Engine(options, clock), std::invalid_argument);
   }
   Options options;
-  options.max_value_bytes = uint64_t{1} << 32;
-  EXPECT_THROW(Engine(options, clock), std::invalid_argument);
+  for (const uint64_t bytes : {uint64_t{0}, uint64_t{1} << 32}) {
+    options.max_value_bytes = bytes;
+    EXPECT_THROW(Engine(options, clock), std::invalid_argument);
+  }
   Options of_no_policy;
   of_no_policy.maxmemory_policy = static_cast<EvictionPolicy>(99);
   EXPECT_THROW(Engine(of_no_policy, clock), std::invalid_argument);
