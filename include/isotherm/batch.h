@@ -32,9 +32,9 @@
 // do with them:
 //   MSETNX a 1 b 2    get a │ get b │ guard: cancel the puts if a or b is there │ put a │ put b
 // `unless_absent` and `unless_unchanged` are such guards. A guard that stands in no group makes one
-// of the whole batch. A guard must not wait for other batches: they may wait for it. The guard
-// before a cancelled row is not called. A group that begins within another becomes part of it, and
-// its guards then decide about the rest of the larger one.
+// of the whole batch. A guard must not throw, nor wait for other batches: they may wait for it. The
+// guard before a cancelled row is not called. A group that begins within another becomes part of
+// it, and its guards then decide about the rest of the larger one.
 //
 // Views. The gets that `view` names see each group, of other batches, whole or not at all. `flush`
 // is a group of all keys of some databases.

@@ -18,8 +18,8 @@
 //   handle.wait(batch);                        // or on_done with poll, or batch.ready(row)
 //
 // Threads. A Store may be used by any number of threads, each through a Handle of its own (at most
-// most_handles). A Handle and its batches belong to one thread. Each key is linearizable; requests of a
-// batch on one key take effect in order. Batches of a handle that are under way together are
+// most_handles). A Handle and its batches belong to one thread. Each key is linearizable; requests
+// of a batch on one key take effect in order. Batches of a handle that are under way together are
 // concurrent. Rows of a batch that take effect together are a group, and stop nobody who wants
 // other keys (isotherm/batch.h): so a compare-and-swap of several keys is
 //   for (key : keys) batch.note(batch.get(key, option::any_type | option::no_value), version);
@@ -132,9 +132,9 @@ class Handle {
   // The same, but waits until this batch has ended.
   void wait(Batch& batch);
 
-  // Visits at least `count` keys from `cursor` on (0: the beginning) and returns the cursor to go
-  // on from, 0 at the end. Keys present from the first to the last call are visited at least once.
-  // Throws std::bad_alloc, and what `visit` throws.
+  // Visits about `count` keys from `cursor` on (0: the beginning), fewer where the index has few,
+  // and returns the cursor to go on from, 0 at the end. Keys present from the first to the last
+  // call are visited at least once. Throws std::bad_alloc, and what `visit` throws.
   uint64_t scan(uint64_t cursor, uint64_t count,
                 const std::function<void(std::string_view key)>& visit);
   // Removes every key of the database.

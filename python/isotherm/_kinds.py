@@ -9,7 +9,7 @@ from . import _core, _devices
 from ._bytes_table import BytesTable
 from ._gpu_bytes_table import GpuBytesTable
 from ._gpu_table import GpuTable
-from ._types import parse_key, parse_memory, parse_value
+from ._types import parse_key, parse_memory, parse_store_memory, parse_value
 from .table import Table, _FixedTable
 
 
@@ -30,7 +30,7 @@ def make(key, value, device, expected, memory, host_memory, evict):
             core = _core._GpuItems(gpus, memory, host_memory, _evicts(evict))
             return GpuBytesTable._over(core, key_dtype, kind, gpus)
         _check_expected(expected, 0, memory, evict)
-        core = _core.Store(memory, str(evict or "noeviction"), 512 << 20)
+        core = _core.Store(parse_store_memory(memory), str(evict or "noeviction"), 512 << 20)
         return BytesTable._over(core, key_dtype, kind, ())
     evict_by = _evict_by(evict)
     gpus = _devices.parse(device, on_gpu=True)

@@ -5,6 +5,8 @@ import re
 
 import numpy as np
 
+from . import _core
+
 _NAMES = {"u8": "u1", "u16": "u2", "u32": "u4", "u64": "u8", "i8": "i1", "i16": "i2", "i32": "i4",
           "i64": "i8", "f16": "f2", "f32": "f4", "f64": "f8", "bool": "?"}
 _PATTERN = re.compile(r"(\w+)\s*(?:\[\s*(\d+(?:\s*,\s*\d+)*)\s*\])?")
@@ -80,6 +82,14 @@ def parse_memory(memory, name="memory"):
             raise TypeError(f"{name} must be whole bytes or a size such as '64mb', not {memory!r}") from None
     if not 0 <= size < 2**64:
         raise ValueError(f"{name} must be from 0 to 2^64 - 1 bytes, but is {memory}")
+    return size
+
+
+def parse_store_memory(memory):
+    """The same, of a store of byte strings."""
+    size = parse_memory(memory)
+    if 0 < size < _core.least_store_memory:
+        raise MemoryError(f"memory={memory}: a store needs {_core.least_store_memory} bytes or more")
     return size
 
 

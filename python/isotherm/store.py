@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from . import _core, _errors
 from ._arrow_column import ArrowColumn
-from ._types import checked_chunk, parse_memory
+from ._types import checked_chunk, parse_memory, parse_store_memory
 
 Text = bytes | str
 Strings = Any
@@ -201,7 +201,7 @@ class Store(_Requests):
 
     def __init__(self, memory: int | str | None = None, evict: str = "noeviction",
                  max_value_bytes: int = 512 << 20):
-        self._core = _core.Store(parse_memory(memory), str(evict),
+        self._core = _core.Store(parse_store_memory(memory), str(evict),
                                  parse_memory(max_value_bytes, "max_value_bytes"))
 
     def _request(self, request):

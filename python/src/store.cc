@@ -308,12 +308,6 @@ class ByteStore {
 
   static Options options(uint64_t memory, std::string_view evict, uint64_t max_value_bytes) {
     Options options;
-    if (memory != 0 && memory < Options::least_maxmemory) {
-      PyErr_Format(PyExc_MemoryError, "memory=%llu: a store needs %llu bytes or more",
-                   static_cast<unsigned long long>(memory),
-                   static_cast<unsigned long long>(Options::least_maxmemory));
-      throw nb::python_error();
-    }
     options.maxmemory = memory;
     options.maxmemory_policy = policy_of(evict);
     options.databases = 1;
@@ -474,6 +468,7 @@ class Submitter {
 }  // namespace
 
 void add_store(nb::module_& module) {
+  module.attr("least_store_memory") = nb::int_(Options::least_maxmemory);
   nb::class_<ByteStore>(module, "Store", nb::is_weak_referenceable())
       .def(nb::init<uint64_t, std::string_view, uint64_t>(), nb::arg("memory"), nb::arg("evict"),
            nb::arg("max_value_bytes"))

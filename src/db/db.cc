@@ -123,7 +123,7 @@ DbStatus Db::checkpoint(const std::string& folder) {
     if (std::filesystem::exists(folder)) {
       return {DbStatus::Code::invalid, folder + " is there already"};
     }
-    std::filesystem::create_directories(folder);
+    make_folder(folder);
     std::string problem = state_->tree().checkpoint(
         folder + "/tree",
         [this](const std::function<void()>& work) { return state_->stand_still(work); });

@@ -40,19 +40,6 @@ const DbOptions& checked(const DbOptions& options) {
   return options;
 }
 
-// Files of a database of another program and ours are not to be mixed.
-void make_folder(const std::string& folder) {
-  std::error_code error;
-  if (std::filesystem::exists(folder + "/CURRENT", error)) {
-    throw std::invalid_argument(
-        folder + " is a database of RocksDB's own; copy its keys into a Db in another folder");
-  }
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    throw std::runtime_error("cannot make the folder '" + folder + "': " + error.message());
-  }
-}
-
 Options engine_options(const DbOptions& options, const std::string& folder) {
   Options its;
   its.maxmemory = checked(options).memory;
@@ -80,6 +67,18 @@ SyncPolicy policy_of(DbSync sync) {
 }
 
 }  // namespace
+
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  if (std::filesystem::exists(folder + "/CURRENT", error)) {
+    throw std::invalid_argument(
+        folder + " is a database of RocksDB's own; copy its keys into a Db in another folder");
+  }
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw std::runtime_error("cannot make the folder '" + folder + "': " + error.message());
+  }
+}
 
 DbState::DbState(const DbOptions& options, const std::string& folder, Files& files,
                  const SortedTierMaker& make_sorted)

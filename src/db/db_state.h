@@ -33,6 +33,10 @@
 
 namespace isotherm {
 
+// Files of a database of another program and ours are not to be mixed: throws where there are such,
+// and where there can be no folder.
+void make_folder(const std::string& folder);
+
 class DbState {
  public:
   // Throws what the engine, the tree and the journal throw.

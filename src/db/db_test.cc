@@ -346,6 +346,8 @@ TEST_F(DbTest, WhatCannotBeOpenedSaysWhyAndStaysAsItIs) {
   std::ofstream(file) << "text";
   EXPECT_EQ(why(file), "failed: cannot make the folder '" + file + "': Not a directory");
   EXPECT_EQ(why(""), "failed: cannot make the folder '': Invalid argument");
+  EXPECT_EQ(db_->checkpoint(file + "/copy").text(),
+            "cannot make the folder '" + file + "/copy': Not a directory");
   EXPECT_EQ(std::filesystem::file_size(file), 4u);
   const std::string foreign = root_ + "/foreign";
   std::filesystem::create_directories(foreign);

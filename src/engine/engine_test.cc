@@ -74,15 +74,6 @@ TEST_F(EngineTest, RefusesOptionsOutOfRange) {
   EXPECT_THROW(Engine(with_values, clock), std::invalid_argument);
 }
 
-TEST_F(EngineTest, HasRoomForTheWorkersOf256ThreadsAndOneBeside) {
-  Engine engine({}, clock);
-  std::vector<std::unique_ptr<Worker>> workers;
-  for (int i = 0; i < 257; ++i) workers.push_back(std::make_unique<Worker>(engine));
-  EXPECT_THROW(Worker another(engine), std::runtime_error);
-  workers.pop_back();
-  EXPECT_NO_THROW(Worker another(engine));
-}
-
 TEST_F(EngineTest, ADatabaseOutOfRangeIsInvalid) {
   Options options;
   options.databases = 2;
