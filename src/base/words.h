@@ -1,4 +1,5 @@
-// words_of: the words of a text, such as the value of an option that has several parts. Views of it.
+// words_of: the words of a text, such as the value of an option that has several parts. Views of
+// it.
 #pragma once
 
 #include <algorithm>
