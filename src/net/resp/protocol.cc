@@ -59,7 +59,11 @@ class RespProtocol final : public Protocol {
         }
       }
       parsed += parser_.consumed();
-      if (plain || !parser_.arguments().empty()) run(plain, reads, turn);
+      if (plain || !parser_.arguments().empty()) {
+        run(plain, reads, turn);
+      } else {
+        take_muted();  // as in Redis an empty line counts as the next command here
+      }
       if (queue_.runs_alone() || std::exchange(queue_.pausing, false) || parsed >= most_parsed ||
           queue_.text_bytes > output_bound || turn.batch.size() > most_rows) {
         stopped_early_ = true;
