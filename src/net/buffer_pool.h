@@ -80,6 +80,10 @@ class BufferPool {
   }
 
   size_t memory() const { return memory_; }
+  // How much that grows by when so many bytes are taken.
+  size_t growth(size_t bytes) const {
+    return bytes <= chunk_bytes && !free_.empty() ? 0 : std::max(bytes, chunk_bytes);
+  }
 
  private:
   std::vector<std::unique_ptr<char[]>> free_;

@@ -13,6 +13,7 @@
 // Threads. Belongs to the connection's loop.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -45,8 +46,13 @@ class InputBuffer {
   // Makes room for more bytes of the request at the front, which needs `wanted` bytes as far as
   // known.
   void make_room(size_t wanted);
-  // How many bytes more it takes for that.
-  size_t growth(size_t wanted) const { return next_capacity(wanted) - buffer_.capacity; }
+  // How many bytes more the pool has for that.
+  size_t growth(size_t wanted) const {
+    const size_t next = begin_ == end_ && !buffer_ ? trusted_bytes : next_capacity(wanted);
+    if (next <= buffer_.capacity) return 0;
+    const size_t taken = pool_.growth(next);
+    return taken - std::min(taken, buffer_.capacity);
+  }
   // Gives an empty buffer back.
   void shrink() {
     if (begin_ == end_) release();

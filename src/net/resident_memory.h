@@ -3,10 +3,10 @@
 //
 // The allocator keeps what was freed for a second, since most is soon asked for again. Where values
 // become smaller at full speed it is not: the store takes pages for the small ones while the memory
-// of the large ones still waits, and both together are up to twice the cap. `bound` then has the
-// allocator give back all that is free. What it leaves beside the store's count is the process
-// itself, connections, or somebody else's: only what comes on top of that is looked at from then
-// on.
+// of the large ones still waits, and both together are up to twice the cap; the same goes for
+// buffers of clients that are disconnected. `bound` then has the allocator give back all that is
+// free. What it leaves beside what is counted is the process itself, connections, or somebody
+// else's: only what comes on top of that is looked at from then on.
 //
 // Threads. Any; a look is made by one of them.
 // Limits. Memory goes back by request with jemalloc alone.
@@ -32,7 +32,8 @@ class ResidentMemory {
     int64_t due = next_look_ms_.load(std::memory_order_relaxed);
     return now_ms >= due && next_look_ms_.compare_exchange_strong(due, now_ms + between_looks_ms);
   }
-  // `used`: bytes that the store counts, of at most `cap` (0: any number).
+  // `used`: bytes that the store and buffers of clients count; `cap`: what the store may count, or
+  // else these buffers (0: any number).
   void bound(uint64_t used, uint64_t cap);
 
   // What the allocator keeps goes back to the system.

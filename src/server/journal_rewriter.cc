@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/wait_for_memory.h"
 #include "db/store_filler.h"
 #include "net/log.h"
 #include "tree/tree.h"
@@ -54,7 +55,7 @@ void JournalRewriter::run() {
   constexpr std::chrono::milliseconds between_looks(500);
   BackgroundJob& job = journal_.rewrite_job();
   // What malloc has for a thread it takes at its first call, and cannot do without.
-  keys_.reserve(most_rows);
+  wait_for_memory([this] { keys_.reserve(most_rows); });
   while (!job.stops()) {
     if (!job.wait(between_looks) && (job.stops() || !is_due())) continue;
     job.begin(now_s());

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "models/queued_frames.h"
 #include "models/stored_server_fixture.h"
 #include "net/packets/packet_server.h"
+#include "net/packets/packet_thread.h"
 #include "net/packets/store_packets.h"
 #include "net/udp/frame.h"
 #include "tree/tree_run.h"
@@ -452,6 +454,16 @@ TEST_F(PacketItemsTest, GetsCountAsThoseOfOtherClients) {
   source_.waiting.push_back("no frame");
   finish();
   EXPECT_EQ(counters_.udp.malformed.get(), 1u);
+}
+
+TEST_F(PacketItemsTest, AThreadThatCannotBeginSaysSo) {
+  begin();
+  std::vector<std::unique_ptr<Worker>> all;
+  const auto take_another = [&] { all.push_back(std::make_unique<Worker>(server_->engine())); };
+  EXPECT_THROW(for (;;) take_another(), std::runtime_error);
+  net::PacketThread thread(server_->state(), counters_, tree().make_packets(packets_),
+                           std::make_unique<QueuedFrames>());
+  EXPECT_THROW(thread.start(), std::runtime_error);
 }
 
 class BoundedPacketItemsTest : public PacketItemsTest {

@@ -92,9 +92,10 @@ void Server::start(Files& files) {
                  net::Speaks::memcached);
   state_.memcached_udp_port = serve_datagrams(options_.memcached_udp_port);
   if (options_.has_packets()) serve_packets();
+  for (auto& loop : loops_) loop->prepare();
+  if (packets_ != nullptr) packets_->start();
   for (auto& listener : listeners_) listener->start();
   for (auto& loop : loops_) loop->start();
-  if (packets_ != nullptr) packets_->start();
   running_ = true;
 }
 

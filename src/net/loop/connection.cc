@@ -109,6 +109,7 @@ void Connection::parse_in(Turn& turn) {
   parse_on_ = protocol_->stopped_early();
   turn.waiting = nullptr;
   end_row_ = turn.batch.size();
+  count_held();  // before the next one takes memory
 }
 
 // Whether the input and the replies that wait, those of asides included, leave room for more.
@@ -194,7 +195,7 @@ void Connection::reply_in(Turn& turn) {
   if (watch_.may_be_over(output_.size()) || output_.is_cut()) {
     check_output(turn.server.limits.output[ClientLimits::normal], now_ms);
   }
-  if (heavy_) flush();
+  if (heavy_ || loop_.is_crowded()) flush();
   loop_.wrote_reply(turn, written, output_.size());
 }
 
@@ -375,11 +376,7 @@ void Connection::settle_in(bool had_turn) {
   if (waits()) [[unlikely]]
     return settle_behind(had_turn);
   readable_ || parse_on_ ? input_.shrink() : input_.pack();
-  // It holds something only for a request of which the input has a part.
-  if (input_.memory() != 0 || protocol_bytes_ != 0 ||
-      client_->transaction_bytes.load(std::memory_order_relaxed) != 0) {
-    count_protocol(protocol_->memory());
-  }
+  count_held();
   const bool is_held = held();
   if (is_held || owed_ || !output_.empty() || input_.memory() != 0) {
     tell_client(is_held);
@@ -428,6 +425,15 @@ void Connection::close() {
   output_.clear();
   count_protocol(0);
   loop_.ended(*this);
+}
+
+// The protocol holds something only for a request of which the input has a part, or for EXEC.
+void Connection::count_held() {
+  if (input_.unread().empty() && protocol_bytes_ == 0 &&
+      client_->transaction_bytes.load(std::memory_order_relaxed) == 0) {
+    return;
+  }
+  count_protocol(protocol_->memory());
 }
 
 void Connection::count_protocol(size_t bytes) {

@@ -130,6 +130,7 @@ class Connection final : public Watched, public OutputBound {
   bool write_some();
   ssize_t send_pieces();
   void close_socket();
+  void count_held();
   void count_protocol(size_t bytes);
   void tell_client(bool is_held);
 

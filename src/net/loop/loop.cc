@@ -21,6 +21,12 @@ Loop::~Loop() {
   join();
 }
 
+void Loop::prepare() {
+  under_way_.reserve(Worker::most_under_way);
+  worker_ = std::make_unique<Worker>(server_.engine, false);
+  worker_->wake_by([this] { events_.wake(); });
+}
+
 void Loop::start() {
   thread_ = std::thread([this] { run(); });
 }
@@ -52,18 +58,13 @@ bool Loop::has_datagrams() const {
 }
 
 void Loop::run() {
-  under_way_.reserve(Worker::most_under_way);
-  worker_ = std::make_unique<Worker>(server_.engine, false);
-  worker_->wake_by([this] { events_.wake(); });
   bool more = false;
   const auto step = [&] {
     wait(std::exchange(more, true));
     turn();
     if ((!has_requests() || !may_begin()) && worker_->linger()) turn();
     more = worker_->maintain(now_ms_) || (has_next() && may_begin()) || !worker_->rest();
-    if (server_.resident.is_due(now_ms_)) {
-      server_.resident.bound(server_.engine.used_memory(), server_.engine.maxmemory());
-    }
+    if (server_.resident.is_due(now_ms_)) bound_resident();
     watch_all_clients();
   };
   while (!stopping_) wait_for_memory(step);
@@ -315,6 +316,7 @@ void Loop::run_those_alone() {
     }
     connection->run_alone(turn.turn, withheld);
     connection->flush();
+    if (grows_seen(0)) report_memory();
     turn.connections.push_back(connection);
   }
   alone_.erase(alone_.begin() + static_cast<ptrdiff_t>(waiting), alone_.end());

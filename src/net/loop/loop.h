@@ -37,7 +37,9 @@
 // client, that one is disconnected (connection.h); the lists of connections have places for all.
 // What else it lacks memory for is tried again. Buffers and the batch are reported to the engine.
 // Where all loops' buffers pass their bound (client_limits.h), or would with what an input is about
-// to take, a loop that has more than its share disconnects those of its clients that hold most.
+// to take, a loop that has more than its share disconnects those of its clients that hold most. It
+// looks whenever it holds 64 KiB more than at its last look, also in the middle of a turn, so the
+// bound is passed by less than 2 MiB a loop, and by one reply of those that each are writing.
 //
 // Threads. `post`, `adopt`, `stop` and those of LoopControl may be called by any thread;
 // all else is the loop's own.
@@ -71,14 +73,17 @@ class Loop final : public LoopControl {
   static constexpr size_t sent_bytes_per_turn = 8 << 20;
   static constexpr size_t heavy_per_turn = 16;
   static constexpr size_t walks_per_turn = 4;
+  static constexpr size_t unreported = 64 << 10;
 
   Loop(ServerState& server, LoopCounters& counters);
   ~Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  void start();  // the thread
-  void stop();   // asks the thread to end its turn, close its connections and return
+  // Takes what the thread needs, or throws std::bad_alloc; then the thread.
+  void prepare();
+  void start();
+  void stop();  // asks the thread to end its turn, close its connections and return
   void join();
 
   // Takes over a connected, non-blocking socket.
@@ -105,16 +110,18 @@ class Loop final : public LoopControl {
   void wrote_reply(Turn& turn, size_t bytes, size_t unsent) {
     reply_bytes_ += bytes;
     if (reply_bytes_ > reply_bytes_per_turn) turn.full_output = 0;
-    if (unsent > output_bound) report_memory();
+    if (unsent > output_bound || grows_seen(0)) report_memory();
   }
+  // Whether replies go out one by one, so that few are held that their clients would take.
+  bool is_crowded() const { return crowded_; }
   // How much a reply that is being written may take, of which there is so much. All that loops are
   // writing is together no more than what all clients may hold, but a loop may write its share.
   size_t most_unsent(size_t taken, bool evictable);
   // Whether an input may take so many bytes more. If not, it asks again in the next turn,
   // before which clients that hold most are disconnected.
   bool lets_grow(size_t bytes) {
-    constexpr size_t worth_asking = 64 << 10;
-    return bytes < worth_asking || std::exchange(grows_anyway_, false) || fits_clients(bytes);
+    return (wanted_by_input_ == 0 && !grows_seen(bytes)) || std::exchange(grows_anyway_, false) ||
+           fits_clients(bytes);
   }
   void sent(size_t bytes) {
     counters_.bytes_out.add(bytes);
@@ -137,6 +144,9 @@ class Loop final : public LoopControl {
   bool may_begin() const;
   bool has_requests() const { return !ready_.empty() || has_datagrams(); }
   bool has_datagrams() const;
+  size_t held() const { return pool_.memory() + static_cast<size_t>(protocol_bytes_); }
+  // Whether buffers are worth a look with so many bytes more.
+  bool grows_seen(size_t bytes) const { return held() + bytes > unseen_to_; }
   bool has_next() const { return has_requests() || (!alone_.empty() && !walks_under_way_); }
   bool is_idle() const { return under_way_.empty() && refused_ == nullptr; }
   void begin_turn();
@@ -153,6 +163,7 @@ class Loop final : public LoopControl {
   }
   void run_those_alone();
   void delete_ended();
+  void trim_pool();
   bool count_memory();
   void report_memory() {
     if (count_memory()) bound_memory();
@@ -162,6 +173,7 @@ class Loop final : public LoopControl {
   void make_room_for_inputs();
   void note_being_written(size_t bytes);
   void watch_all_clients();
+  void bound_resident();
   void look_after();
   void flush_if_due();
   void add_flush(LoopTurn& turn, int64_t now_ms);
@@ -206,6 +218,8 @@ class Loop final : public LoopControl {
   size_t replied_first_ = 0;           // counts up
   bool holds_some_ = false;            // connections that wait for the end of a pause
   size_t reported_bytes_ = 0;
+  size_t unseen_to_ = 0;        // `held` may grow up to here before all is counted again
+  bool crowded_ = false;        // half the loop's share of all clients' memory is taken
   size_t wanted_by_input_ = 0;  // bytes that one may not take in this turn
   bool grows_anyway_ = false;   // one does in this turn: nobody could be disconnected
   uint64_t watched_bytes_ = 0;  // of all clients, when they were last over their bound

@@ -109,6 +109,7 @@ void Loop::delete_ended() {
     connections_.pop_back();
   }
   ended_.clear();
+  if (crowded_) trim_pool();
 }
 
 void Loop::close_idle() {
@@ -160,16 +161,28 @@ void Loop::release_all_held() {
   for (const auto& port : udp_ports_) port->release();
 }
 
-// Whether there is more than before.
+// All that is free goes.
+void Loop::trim_pool() {
+  pool_.trim();
+  pool_.trim();
+  count_memory();
+}
+
+// Whether there is more than before. Beyond the bound nothing may grow unseen.
 bool Loop::count_memory() {
-  constexpr size_t worth_reporting = 64 << 10;
-  size_t bytes = pool_.memory() + static_cast<size_t>(protocol_bytes_);
+  size_t bytes = held();
   for (const auto& turn : turns_) bytes += turn->batch.memory();
   const auto change = static_cast<int64_t>(bytes) - static_cast<int64_t>(reported_bytes_);
-  if (static_cast<size_t>(std::abs(change)) < worth_reporting) return false;
-  server_.engine.add_buffer_bytes(change);
-  reported_bytes_ = bytes;
-  return change > 0;
+  const bool counts = static_cast<size_t>(std::abs(change)) >= unreported;
+  if (counts) {
+    server_.engine.add_buffer_bytes(change);
+    reported_bytes_ = bytes;
+  }
+  const uint64_t most = server_.limits.all_clients(server_.engine.maxmemory());
+  const bool over = most != 0 && server_.engine.client_bytes() > most;
+  crowded_ = most != 0 && bytes > most / server_.loop_count() / 2;
+  unseen_to_ = held() + (over ? 0 : unreported);
+  return counts && change > 0;
 }
 
 bool Loop::fits_clients(size_t bytes) {
@@ -177,7 +190,7 @@ bool Loop::fits_clients(size_t bytes) {
   if (most == 0) return true;
   count_memory();
   if (server_.engine.client_bytes() + bytes <= most) return true;
-  wanted_by_input_ = std::max(wanted_by_input_, bytes);
+  wanted_by_input_ = std::max({wanted_by_input_, bytes, size_t{1}});
   return false;
 }
 
@@ -207,7 +220,7 @@ size_t Loop::most_unsent(size_t taken, bool evictable) {
 // Values that this loop's clients store leave less room for values that clients of all loops still
 // send, and those loops may be idle.
 void Loop::watch_all_clients() {
-  constexpr uint64_t worth_looking = 4 << 20;
+  constexpr uint64_t worth_looking = 256 << 10;
   const uint64_t most = server_.limits.all_clients(server_.engine.maxmemory());
   const uint64_t bytes = server_.engine.client_bytes();
   if (most == 0 || bytes <= most) {
@@ -218,16 +231,20 @@ void Loop::watch_all_clients() {
   }
 }
 
+void Loop::bound_resident() {
+  const Engine& engine = server_.engine;
+  const uint64_t cap = engine.maxmemory();
+  server_.resident.bound(engine.used_memory() + engine.client_bytes(),
+                         cap != 0 ? cap : server_.limits.all_clients(0));
+}
+
 // Disconnects those that hold most, so that so many bytes more are within the bound; whether any
 // was. What they hold is free when they are deleted, as what others hold that are closed already.
 bool Loop::evict_clients(size_t more) {
   const Engine& engine = server_.engine;
   const uint64_t most = server_.limits.all_clients(engine.maxmemory());
   if (most == 0 || engine.client_bytes() + more <= most) return false;
-  // Twice: what is free goes.
-  pool_.trim();
-  pool_.trim();
-  count_memory();
+  trim_pool();
   std::vector<std::pair<size_t, Connection*>> holders;
   uint64_t all = engine.client_bytes() + more;
   uint64_t own = reported_bytes_ + more;

@@ -1,6 +1,7 @@
 #include "net/packets/packet_thread.h"
 
-#include <chrono>
+#include <exception>
+#include <optional>
 #include <utility>
 
 #include "net/packets/packet_server.h"
@@ -25,7 +26,10 @@ PacketThread::~PacketThread() {
 }
 
 void PacketThread::start() {
-  thread_ = std::thread([this] { run(); });
+  std::promise<void> begun;
+  std::future<void> begins = begun.get_future();
+  thread_ = std::thread([this, &begun] { run(std::move(begun)); });
+  begins.get();
 }
 
 void PacketThread::stop() {
@@ -34,15 +38,22 @@ void PacketThread::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void PacketThread::run() {
+void PacketThread::run(std::promise<void> begun) {
   constexpr int patience_ms = 20;
-  StorePackets store(server_, counters_, *server_.engine.tree(), stops_);
   constexpr int64_t at_once = 0;
-  PacketServer packets(*device_, *frames_, store, server_.clock, at_once);
+  std::optional<StorePackets> store;
+  std::optional<PacketServer> packets;
+  try {
+    store.emplace(server_, counters_, *server_.engine.tree(), stops_);
+    packets.emplace(*device_, *frames_, *store, server_.clock, at_once);
+  } catch (...) {
+    return begun.set_exception(std::current_exception());
+  }
+  begun.set_value();
   do {
-    if (packets.idle()) frames_->wait(patience_ms);
-    store.wait_for_pause();
-  } while (packets.turn());
+    if (packets->idle()) frames_->wait(patience_ms);
+    store->wait_for_pause();
+  } while (packets->turn());
 }
 
 }  // namespace isotherm::net

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <atomic>
+#include <future>
 #include <memory>
 #include <thread>
 
@@ -29,12 +30,13 @@ class PacketThread {
   PacketThread(const PacketThread&) = delete;
   PacketThread& operator=(const PacketThread&) = delete;
 
+  // Throws what the thread does where it cannot begin.
   void start();
   // Answers what was received.
   void stop();
 
  private:
-  void run();
+  void run(std::promise<void> begun);
 
   ServerState& server_;
   LoopCounters& counters_;
