@@ -10,6 +10,7 @@
 #include "net/log.h"
 #include "net/packets/interface_frames.h"
 #include "net/packets/udp_frames.h"
+#include "server/redis_files.h"
 #include "server/stored_snapshot.h"
 #include "tree/tree.h"
 
@@ -76,6 +77,9 @@ Server::~Server() {
 
 void Server::start(Files& files) {
   engine_.log_to([](const std::string& line) { net::log(net::LogLevel::warning, line); });
+  if (const std::string unread = look_for_redis_files(options_); !unread.empty()) {
+    net::log(net::LogLevel::warning, unread);
+  }
   if (options_.appendonly) {
     open_journal(files);
   } else {

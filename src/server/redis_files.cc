@@ -1,0 +1,71 @@
+#include "server/redis_files.h"
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace isotherm {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Since Redis 7 it is a folder with a manifest.
+std::string manifest_in(const fs::path& folder) {
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() == ".manifest") return it->path().string();
+  }
+  return {};
+}
+
+// Before, it was a file of commands, which may begin with a snapshot. Journals have no file of that
+// name.
+bool is_append_only_file(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return false;
+  std::string head(5, '\0');
+  std::ifstream(path, std::ios::binary)
+      .read(head.data(), static_cast<std::streamsize>(head.size()));
+  return head.starts_with('*') || head == "REDIS";
+}
+
+// Empty: there is none.
+std::string append_only_file(const fs::path& folder, const std::string& name) {
+  if (is_append_only_file(folder / name)) return (folder / name).string();
+  return manifest_in(folder / "appendonlydir");
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+}  // namespace
+
+std::string look_for_redis_files(const net::ServerOptions& options) {
+  const fs::path folder = options.dir;
+  if (options.appendonly && is_there(folder / (options.appendfilename + ".manifest"))) return {};
+  const std::string theirs = append_only_file(folder, options.appendfilename);
+  const std::string snapshot = (folder / options.dbfilename).string();
+  if (options.appendonly && !theirs.empty()) {
+    throw std::runtime_error(
+        theirs +
+        " is an append-only file of Redis, which this server does not read: have Redis write a "
+        "snapshot (redis-cli SAVE) and start without --appendonly, which reads it, or begin with "
+        "no keys by giving another --dir, or moving the file elsewhere");
+  }
+  if (options.appendonly && is_there(snapshot)) {
+    return "the snapshot " + snapshot +
+           " is not read: with --appendonly yes the journal alone is, and it begins now, with no "
+           "keys";
+  }
+  if (theirs.empty()) return {};
+  return theirs +
+         " is an append-only file of Redis and is not read: what it has beside the snapshot " +
+         snapshot + " is not there";
+}
+
+}  // namespace isotherm
