@@ -26,6 +26,10 @@ void add_text_option(CLI::App& app, const std::string& flag, const std::string& 
 void add_memory_option(CLI::App& app, const std::string& flag, const std::string& help,
                        uint64_t& field, uint64_t least = 0, uint64_t most = most_memory);
 
+// Has all numbers of the flags so far be written in decimal: CLI11 takes also hexadecimal and octal
+// ones, so 010 for 8, and spaces before them.
+void take_only_decimal(CLI::App& app);
+
 // One of some words, of which `choices` is a list; `parse` gives none for another word.
 template <class Parse, class Field>
 void add_choice(CLI::App& app, const std::string& flag, const std::string& help,

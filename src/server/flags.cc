@@ -258,6 +258,7 @@ std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOpt
   CLI::App app("Isotherm: a key-value store for Redis and memcached clients.", "isotherm-server");
   app.set_version_flag("--version", "isotherm-server " + std::string(net::isotherm_version));
   add_options(app, options);
+  take_only_decimal(app);
   // Where few clients ask, the CPU answers sooner than a GPU. A program that fills batches itself
   // has another default: its batches go to the GPU at once.
   options.store.rounds.policy = Scheduling::adaptive;
