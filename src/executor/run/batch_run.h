@@ -98,9 +98,9 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     if (!kept_.empty()) kept_.clear();
   }
 
-  // Leaves the epoch before the end: what replies show is kept without it, large values where they
-  // are, and others, of so many bytes at most, by copies. False: it has to stay. The owner's
-  // thread; throws std::bad_alloc.
+  // Leaves the epoch before the end: what replies show, and items that have arrived, are kept
+  // without it, large values where they are, and others, of so many bytes at most, by copies.
+  // False: it has to stay. The owner's thread; throws std::bad_alloc.
   bool leave_epoch(ItemStore& items, uint64_t most_copied);
 
   // `row`, of the batch or of the parked rows that run again, waits for `what`; null: for an
@@ -229,6 +229,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   void refuse(Batch::Row row);
   bool begin_to_wait(const Parked& one);
   void copy_views();
+  void keep_if_arrived(ItemStore& items, const Batch& its, Batch::Row row);
   void keep(ItemStore& items, Reply& reply, bool stays);
   void end_resumed();
 
