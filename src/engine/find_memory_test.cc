@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "items/arriving_item.h"
 #include "tree/tree.h"
 
 namespace isotherm::find_memory_test {
@@ -101,6 +102,28 @@ TEST_F(FindMemoryTest, WhatWasShownStaysWhenTheBatchLooksForMemory) {
   EXPECT_EQ(batch.reply(0).value(), "value");
   EXPECT_EQ(batch.reply(1).value(), value);
   EXPECT_EQ(batch.reply(2).value(), "before");
+}
+
+// It has gone from the store by then, and whoever received it looks at it once more.
+TEST_F(FindMemoryTest, AnItemThatHasArrivedStaysForWhoReceivedIt) {
+  open();
+  Worker worker(*engine_);
+  for (Batch::Row i = 0; i < 6; ++i) put(worker, keys_[i], std::string(long_value, 'v'));
+  const std::string name = "arrived";
+  const auto arriving = engine_->arriving(name.size(), long_value);
+  ASSERT_TRUE(arriving != nullptr && arriving->usable());
+  arriving->append(std::string(long_value, 'a'));
+  Batch batch;
+  batch.put(name, arriving->value());
+  batch.columns().options[0] |= option::in_place;
+  batch.erase(name);
+  append_to_all(batch);
+  worker.submit(batch);
+  EXPECT_EQ(refused(batch), 0u);
+  EXPECT_GE(engine_->client_bytes(), long_value);
+  arriving->settle();
+  batch.clear();
+  EXPECT_LT(engine_->client_bytes(), long_value);
 }
 
 TEST_F(FindMemoryTest, ThreadsFindMemoryBesideEachOther) {
