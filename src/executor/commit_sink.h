@@ -83,7 +83,7 @@ class CommitSink {
   virtual Begun begins(const Batch& batch) = 0;
   virtual void changed(const ItemChange& change) = 0;
   // A change of the key may be told soon: what the sink will look at then may be fetched.
-  virtual void fetch_ahead(uint32_t /*database*/, std::string_view /*key*/) const {}
+  virtual void fetch_ahead(uint32_t database, std::string_view key) const;
   // For a sink that tells another: takes the memory that telling of this change needs, and nothing
   // else. Throws std::bad_alloc.
   virtual void make_room(const ItemChange& /*change*/) {}
