@@ -23,11 +23,10 @@ class Lookup {
   Lookup() {
     uint16_t number = 1;
     for (const Command& command : command_table()) {
-      size_t at = hash(command.name);
-      while (cells_[at].command != nullptr) at = (at + 1) % cells_.size();
-      cells_[at] = {&command, number};
+      add(command, number);
       number = static_cast<uint16_t>(number + 1 + command.subcommands.size());
     }
+    for (const Command& command : unlisted_commands()) add(command, 0);
   }
 
   NumberedCommand find(std::string_view name) const {
@@ -38,6 +37,11 @@ class Lookup {
   }
 
  private:
+  void add(const Command& command, uint16_t number) {
+    size_t at = hash(command.name);
+    while (cells_[at].command != nullptr) at = (at + 1) % cells_.size();
+    cells_[at] = {&command, number};
+  }
   static size_t hash(std::string_view name) {
     uint32_t state = 2'166'136'261u;
     for (const char c : name) state = (state ^ static_cast<uint8_t>(c | 0x20)) * 16'777'619u;

@@ -226,6 +226,7 @@ inline constexpr uint32_t fast = 1 << 7;
 inline constexpr uint32_t no_auth = 1 << 8;
 inline constexpr uint32_t allow_busy = 1 << 9;
 inline constexpr uint32_t skip_slowlog = 1 << 10;
+inline constexpr uint32_t no_async_loading = 1 << 11;
 inline constexpr uint32_t waits = 1 << 14;        // for what the session says (Session::awaited)
 inline constexpr uint32_t walks = 1 << 15;        // over a database; not shown
 inline constexpr uint32_t in_keyspace = 1 << 16;  // categories from here on
@@ -234,6 +235,7 @@ inline constexpr uint32_t in_connection = 1 << 18;
 inline constexpr uint32_t in_dangerous = 1 << 19;
 inline constexpr uint32_t in_bitmap = 1 << 20;
 inline constexpr uint32_t in_transaction = 1 << 21;
+inline constexpr uint32_t in_admin = 1 << 22;  // without the flag `admin`
 }  // namespace command_flag
 
 struct Command {
@@ -261,6 +263,8 @@ struct Command {
 
 // The whole table, sorted as it is shown.
 std::span<const Command> command_table();
+// Words that are run as commands, but are not shown and not counted: those of web browsers.
+std::span<const Command> unlisted_commands();
 // Finds a command, its name in any case; null: there is none.
 const Command* find_command(std::string_view name);
 const Command* find_subcommand(const Command& container, std::string_view name);

@@ -21,7 +21,7 @@ struct Name {
   std::string_view text;
 };
 
-constexpr std::array<Name, 11> flag_names = {{{write, "write"},
+constexpr std::array<Name, 13> flag_names = {{{write, "write"},
                                               {readonly, "readonly"},
                                               {denyoom, "denyoom"},
                                               {admin, "admin"},
@@ -30,6 +30,8 @@ constexpr std::array<Name, 11> flag_names = {{{write, "write"},
                                               {stale, "stale"},
                                               {fast, "fast"},
                                               {no_auth, "no_auth"},
+                                              {no_async_loading, "no_async_loading"},
+                                              {waits, "no_multi"},
                                               {allow_busy, "allow_busy"},
                                               {skip_slowlog, "skip_slowlog"}}};
 
@@ -45,7 +47,7 @@ std::vector<std::string_view> categories(const Command& command) {
   add(flags & write, "@write");
   add(flags & in_string, "@string");
   add(flags & in_bitmap, "@bitmap");
-  add(flags & admin, "@admin");
+  add(flags & (admin | in_admin), "@admin");
   add(flags & fast, "@fast");
   add(!(flags & fast), "@slow");
   add(flags & (admin | in_dangerous), "@dangerous");
@@ -140,8 +142,9 @@ void write_docs(const Command& command, RespWriter& writer) {
 // "get", or "client|id" for a subcommand.
 const Command* find_by_full_name(std::string_view name) {
   const size_t bar = name.find('|');
-  const Command* command = find_command(name.substr(0, bar));
-  if (command == nullptr || bar == name.npos) return command;
+  const auto [command, number] = find_numbered(name.substr(0, bar));
+  if (number == 0) return nullptr;
+  if (bar == name.npos) return command;
   return find_subcommand(*command, name.substr(bar + 1));
 }
 

@@ -116,7 +116,7 @@ constexpr Command memory_commands[] = {
      handlers::help, "", "",
      "4.0.0", "server", "Lists the subcommands."},
     {"memory|purge", 2, 0, 0, 0, 0,
-     handlers::memory_purge, "", "",
+     handlers::memory_purge, "", "request_policy:all_shards response_policy:all_succeeded",
      "4.0.0", "server", "Has the allocator give memory that is free back to the system."},
     {"memory|usage", -3, readonly, 2, 2, 1,
      handlers::memory_usage, "RO", "",
@@ -148,10 +148,10 @@ constexpr Command commands[] = {
     {"auth", -2, noscript | loading | stale | fast | no_auth | allow_busy | in_connection, 0, 0, 0,
      handlers::auth, "", "",
      "1.0.0", "connection", "Logs in."},
-    {"bgrewriteaof", 1, admin | noscript, 0, 0, 0,
+    {"bgrewriteaof", 1, admin | noscript | no_async_loading, 0, 0, 0,
      handlers::bgrewriteaof, "", "",
      "1.0.0", "server", "Has the journal written anew, without what is no more."},
-    {"bgsave", -1, admin | noscript, 0, 0, 0,
+    {"bgsave", -1, admin | noscript | no_async_loading, 0, 0, 0,
      handlers::bgsave, "", "",
      "1.0.0", "server", "Has a snapshot written while others go on."},
     {"bitcount", -2, readonly | in_bitmap, 1, 1, 1,
@@ -244,9 +244,6 @@ constexpr Command commands[] = {
     {"hello", -1, noscript | loading | stale | fast | no_auth | allow_busy | in_connection, 0, 0, 0,
      handlers::hello, "", "",
      "6.0.0", "connection", "Chooses the protocol's version."},
-    {"host:", -1, loading | stale | in_connection, 0, 0, 0,
-     handlers::close_at_once, "", "",
-     "1.0.0", "connection", "Refuses a web browser."},
     {"incr", 2, write | denyoom | fast | in_string, 1, 1, 1,
      handlers::incr, "RW access update", "",
      "1.0.0", "string", "Adds one to an integer."},
@@ -262,7 +259,7 @@ constexpr Command commands[] = {
     {"keys", 2, walks | readonly | in_keyspace | in_dangerous, 0, 0, 0,
      handlers::keys, "", "request_policy:all_shards nondeterministic_output_order",
      "1.0.0", "generic", "Lists the keys that match a pattern."},
-    {"lastsave", 1, loading | stale | fast | in_dangerous, 0, 0, 0,
+    {"lastsave", 1, loading | stale | fast | in_admin | in_dangerous, 0, 0, 0,
      handlers::lastsave, "", "nondeterministic_output",
      "1.0.0", "server", "Tells when a snapshot was written last."},
     {"lcs", -3, readonly | in_string, 1, 2, 1,
@@ -307,9 +304,6 @@ constexpr Command commands[] = {
     {"ping", -1, fast | in_connection, 0, 0, 0,
      handlers::ping, "", "request_policy:all_shards response_policy:all_succeeded",
      "1.0.0", "connection", "Says that the server is there."},
-    {"post", -1, loading | stale | in_connection, 0, 0, 0,
-     handlers::close_at_once, "", "",
-     "1.0.0", "connection", "Refuses a web browser."},
     {"psetex", 4, write | denyoom | in_string, 1, 1, 1,
      handlers::psetex, "OW update", "",
      "2.6.0", "string", "Stores a value that expires after milliseconds."},
@@ -334,10 +328,10 @@ constexpr Command commands[] = {
     {"restore", -4, write | denyoom | in_keyspace | in_dangerous, 1, 1, 1,
      handlers::restore, "OW update", "",
      "2.6.0", "generic", "Stores what DUMP has read."},
-    {"role", 1, noscript | loading | stale | fast | in_dangerous, 0, 0, 0,
+    {"role", 1, noscript | loading | stale | fast | in_admin | in_dangerous, 0, 0, 0,
      handlers::role, "", "",
      "2.8.12", "server", "Tells what the server is in a replication: a master on its own."},
-    {"save", 1, admin | noscript | waits, 0, 0, 0,
+    {"save", 1, admin | noscript | no_async_loading | waits, 0, 0, 0,
      handlers::save, "", "",
      "1.0.0", "server", "Writes a snapshot."},
     {"scan", -2, walks | readonly | in_keyspace, 0, 0, 0,
@@ -395,10 +389,20 @@ constexpr Command commands[] = {
      handlers::watch, "RO", "",
      "2.2.0", "transactions", "Lets EXEC do nothing if one of the keys has changed."},
 };
+
+constexpr Command unlisted[] = {
+    {"host:", -1, loading | stale | in_connection, 0, 0, 0,
+     handlers::close_at_once, "", "",
+     "1.0.0", "connection", "Refuses a web browser."},
+    {"post", -1, loading | stale | in_connection, 0, 0, 0,
+     handlers::close_at_once, "", "",
+     "1.0.0", "connection", "Refuses a web browser."},
+};
 // clang-format on
 
 }  // namespace
 
 std::span<const Command> command_table() { return commands; }
+std::span<const Command> unlisted_commands() { return unlisted; }
 
 }  // namespace isotherm::net
