@@ -7,28 +7,12 @@
 #include <cstdio>
 #include <sstream>
 
+#include "base/memory_amount.h"
+#include "isotherm_bench/flags.h"
 #include "isotherm_bench/presets.h"
 
 namespace isotherm::bench {
 namespace {
-
-// What the command line says, before presets and defaults.
-struct Flags {
-  std::string preset, mix, distribution, records, requests, value_size, seed, protocol;
-  std::optional<double> theta;
-  std::optional<uint32_t> key_size, batch, rounds;
-  std::optional<std::string> rate;
-  std::string arrival = "poisson";
-  std::vector<std::string> targets, peers, pids;
-  std::string device = "cpu";
-  std::string gpu_memory, gpu_items, gpu_values, maxmemory;
-  std::string maxmemory_policy = "noeviction";
-  std::string router = "off", router_memory;
-  std::string index = "line";
-  std::string gpu_schedule = "greedy";
-  std::string isotherm_arguments, redis_arguments, memcached_arguments;
-  bool list_presets = false, no_load = false, no_floor = false;
-};
 
 struct UsageError {
   std::string what;
@@ -43,8 +27,21 @@ bool parse_integer(std::string_view text, T* value) {
 
 uint64_t count_of(const char* flag, const std::string& text) {
   const auto count = parse_count(text);
-  if (!count) throw UsageError{std::string(flag) + ": '" + text + "' is no count"};
+  if (!count) {
+    throw UsageError{std::string(flag) + ": '" + text +
+                     "' is not a count; write digits, or e.g. 500k, 20M or 1G"};
+  }
   return *count;
+}
+
+void take_memory(const char* flag, const std::string& text, uint64_t& bytes) {
+  if (text.empty()) return;
+  const auto amount = parse_memory(text);
+  if (!amount) {
+    throw UsageError{std::string(flag) + ": '" + text +
+                     "' is not an amount of memory; write bytes, or e.g. 100mb"};
+  }
+  bytes = *amount;
 }
 
 std::vector<std::string> words(const std::string& text) {
@@ -52,154 +49,6 @@ std::vector<std::string> words(const std::string& text) {
   std::vector<std::string> all;
   for (std::string word; stream >> word;) all.push_back(word);
   return all;
-}
-
-void add_workload_flags(CLI::App& app, Flags& flags, Options& options) {
-  const char* group = "Load";
-  app.add_option("--preset", flags.preset, "a load by name; see --list-presets")->group(group);
-  app.add_flag("--list-presets", flags.list_presets, "print the presets")->group(group);
-  app.add_option("--mix", flags.mix,
-                 "shares in percent of read, update, insert, scan, rmw, erase, e.g. "
-                 "read=95,update=5 (the default)")
-      ->group(group);
-  app.add_option("--distribution", flags.distribution, "zipf (scrambled; default), uniform, latest")
-      ->group(group);
-  app.add_option("--theta", flags.theta, "skew of zipf and latest, above 0 (default 0.99)")
-      ->group(group);
-  app.add_option("--records", flags.records, "keys stored before the run (default 1M)")
-      ->group(group);
-  app.add_option("--key-size", flags.key_size, "bytes of a key (default 16)")->group(group);
-  app.add_option("--value-size", flags.value_size, "bytes of a value, N or MIN-MAX (default 32)")
-      ->group(group);
-  app.add_option("--scan-length", options.workload.scan_length, "most items of a scan")
-      ->check(CLI::Range(1, 1'000'000))
-      ->group(group);
-  app.add_option("--seed", flags.seed, "of the random streams (default 1)")->group(group);
-}
-
-void add_run_flags(CLI::App& app, Flags& flags, Options& options) {
-  const char* group = "Run";
-  app.add_option("--batch", flags.batch,
-                 "in process: requests a batch (default 512); sockets: keys a MGET or get "
-                 "(default 1)")
-      ->check(CLI::Range(1, 1 << 20))
-      ->group(group);
-  app.add_option("--pipeline", options.run.pipeline, "commands under way on a connection")
-      ->check(CLI::Range(1, 1 << 20))
-      ->group(group);
-  app.add_option("--threads", options.run.threads, "threads that load")
-      ->check(CLI::Range(1, 256))
-      ->group(group);
-  app.add_option("--connections", options.run.connections, "over all threads (default 50)")
-      ->check(CLI::Range(1, 100'000))
-      ->group(group);
-  app.add_option("--rate", flags.rate,
-                 "open loop: commands a second over sockets, requests in process; latency counts "
-                 "from the time each was due")
-      ->group(group);
-  app.add_option("--arrival", flags.arrival, "of an open loop: poisson (default) or fixed")
-      ->check(CLI::IsMember({"poisson", "fixed"}))
-      ->group(group);
-  app.add_option("--seconds", options.run.seconds, "length of a run (default 5)")->group(group);
-  app.add_option("--warm-up", options.run.warm_up, "seconds before it that do not count")
-      ->group(group);
-  app.add_option("--requests", flags.requests, "end a run after so many requests instead")
-      ->group(group);
-  app.add_option("--rounds", flags.rounds,
-                 "runs of each system, in turn; medians are printed (default 1, with peers 5)")
-      ->check(CLI::Range(1, 1000))
-      ->group(group);
-  app.add_flag("--no-load", flags.no_load, "the records are there already")->group(group);
-  app.add_flag("--load-only", options.load_only, "store the records, report time and memory")
-      ->group(group);
-  app.add_flag("--verify", options.run.verify, "check every value read against its key")
-      ->group(group);
-  app.add_option("--json", options.json, "write all results to a file, or - for standard output")
-      ->group(group);
-  app.add_flag("--quiet", options.quiet, "no progress line")->group(group);
-}
-
-void add_system_flags(CLI::App& app, Flags& flags, Options& options) {
-  const char* group = "Systems (without any: in process)";
-  app.add_flag("--in-process", options.in_process, "run the engine inside this program")
-      ->group(group);
-  app.add_flag("--fixed", options.fixed,
-               "in process: the table of 64-bit keys and values instead of byte strings")
-      ->group(group);
-  app.add_option("--device", flags.device,
-                 "in process: where the index lies: cpu (default), cuda, or auto")
-      ->group(group);
-  app.add_option("--gpus", options.store.gpus, "GPUs that share it, e.g. 0,1 (default 0)")
-      ->delimiter(',')
-      ->group(group);
-  app.add_option("--gpu-memory", flags.gpu_memory, "bytes of each that it may take (default: all)")
-      ->group(group);
-  app.add_option(
-      "--gpu-items", flags.gpu_items,
-      "bytes of the first one's memory for whole items, of which host memory is a cache");
-  app.add_option("--gpu-values", flags.gpu_values,
-                 "bytes of each for values that nobody reads (default: none)")
-      ->group(group);
-  app.add_option("--maxmemory", flags.maxmemory, "in process: cap in bytes (default: none)")
-      ->group(group);
-  app.add_option("--maxmemory-policy", flags.maxmemory_policy, "in process: as in redis.conf")
-      ->group(group);
-  app.add_option("--router", flags.router,
-                 "in process: which keys have a table of their own: off (default), histogram, "
-                 "budget")
-      ->group(group);
-  app.add_option("--index", flags.index,
-                 "in process: line (default), cuckoo or set; the latter with --maxmemory")
-      ->group(group);
-  app.add_option("--index-item-bytes", options.store.index_item_bytes,
-                 "of an item, by which an index of a fixed size gets its own (default 128)")
-      ->group(group);
-  app.add_option("--router-bins", options.store.router.bins, "as of isotherm-server")->group(group);
-  app.add_option("--router-memory", flags.router_memory, "likewise")->group(group);
-  app.add_option("--router-threshold", options.store.router.threshold, "likewise")->group(group);
-  app.add_option("--gpu-schedule", flags.gpu_schedule,
-                 "when the batches of all threads go there: greedy (default), fixed, periodic, "
-                 "adaptive")
-      ->group(group);
-  app.add_option("--gpu-batch", options.store.rounds.rows, "requests that wait for no more")
-      ->group(group);
-  app.add_option_function<uint32_t>(
-         "--gpu-wait-usec",
-         [&options](uint32_t usec) { options.store.rounds.wait_ns = int64_t{usec} * 1000; },
-         "longest wait for more, or the cycle, in microseconds")
-      ->group(group);
-  app.add_option("--gpu-write-cycles", options.store.rounds.write_cycles,
-                 "cycles that writes wait for (default: 1)")
-      ->group(group);
-  app.add_option("--target", flags.targets,
-                 "servers to measure: redis://HOST:PORT, "
-                 "memcached://HOST:PORT")
-      ->group(group);
-  app.add_option("--against", flags.peers, "peers to compare with, under the same load in turn")
-      ->group(group);
-  app.add_option("--spawn-isotherm", options.spawn_isotherm,
-                 "start this isotherm-server as the target")
-      ->group(group);
-  app.add_flag("--spawn-redis", options.spawn_redis, "start redis-server as a peer")->group(group);
-  app.add_flag("--spawn-memcached", options.spawn_memcached, "start memcached as a peer")
-      ->group(group);
-  app.add_flag("--floor", options.floor,
-               "also a peer that only answers, without any store: what sockets cost alone "
-               "(the default where there is no other peer)")
-      ->group(group);
-  app.add_flag("--no-floor", flags.no_floor, "never that peer")->group(group);
-  app.add_option("--protocol", flags.protocol,
-                 "of a spawned isotherm-server without peers: redis (default) or memcached")
-      ->check(CLI::IsMember({"redis", "memcached"}))
-      ->group(group);
-  app.add_option("--isotherm-args", flags.isotherm_arguments, "more arguments for it, in one word")
-      ->group(group);
-  app.add_option("--redis-args", flags.redis_arguments, "likewise for redis-server")->group(group);
-  app.add_option("--memcached-args", flags.memcached_arguments, "likewise for memcached")
-      ->group(group);
-  app.add_option("--pid", flags.pids,
-                 "PORT=PID: the process behind a port, where it cannot be found")
-      ->group(group);
 }
 
 void apply_value_size(const std::string& text, Workload& workload) {
@@ -268,30 +117,24 @@ void apply_systems(const Flags& flags, Options& options) {
   const auto device = parse_device_choice(flags.device);
   if (!device) throw UsageError{"--device: '" + flags.device + "' is not one of cpu, cuda, auto"};
   options.store.device = *device;
-  if (!flags.gpu_memory.empty()) {
-    options.store.gpu_memory = count_of("--gpu-memory", flags.gpu_memory);
-  }
-  if (!flags.gpu_items.empty()) {
-    options.store.gpu_items = count_of("--gpu-items", flags.gpu_items);
-  }
-  if (!flags.gpu_values.empty()) {
-    options.store.gpu_values = count_of("--gpu-values", flags.gpu_values);
-  }
-  if (!flags.maxmemory.empty()) {
-    options.store.maxmemory = count_of("--maxmemory", flags.maxmemory);
-  }
+  take_memory("--gpu-memory", flags.gpu_memory, options.store.gpu_memory);
+  take_memory("--gpu-items", flags.gpu_items, options.store.gpu_items);
+  take_memory("--gpu-values", flags.gpu_values, options.store.gpu_values);
+  take_memory("--maxmemory", flags.maxmemory, options.store.maxmemory);
+  take_memory("--router-memory", flags.router_memory, options.store.router.memory);
   const auto policy = parse_eviction_policy(flags.maxmemory_policy);
-  if (!policy) throw UsageError{"--maxmemory-policy: '" + flags.maxmemory_policy + "' is none"};
+  if (!policy)
+    throw UsageError{
+        "--maxmemory-policy: '" + flags.maxmemory_policy +
+        "' is not one of noeviction, allkeys-lru, allkeys-random, volatile-lru, volatile-ttl"};
   options.store.maxmemory_policy = *policy;
   const auto router = parse_router_choice(flags.router);
-  if (!router) throw UsageError{"--router: '" + flags.router + "' is none"};
+  if (!router)
+    throw UsageError{"--router: '" + flags.router + "' is not one of off, histogram, budget"};
   options.store.router.choice = *router;
   const auto index = parse_index_choice(flags.index);
-  if (!index) throw UsageError{"--index: '" + flags.index + "' is none"};
+  if (!index) throw UsageError{"--index: '" + flags.index + "' is not one of line, cuckoo, set"};
   options.store.index = *index;
-  if (!flags.router_memory.empty()) {
-    options.store.router.memory = count_of("--router-memory", flags.router_memory);
-  }
   const auto schedule = parse_scheduling(flags.gpu_schedule);
   if (!schedule) {
     throw UsageError{"--gpu-schedule: '" + flags.gpu_schedule +
@@ -306,11 +149,6 @@ void apply_run(const Flags& flags, Options& options) {
   const bool with_peers = !options.peers.empty() || options.spawn_redis || options.spawn_memcached;
   const bool sockets =
       with_peers || options.floor || !options.targets.empty() || !options.spawn_isotherm.empty();
-  if (options.in_process && sockets) {
-    throw UsageError{
-        "--in-process goes without servers: --target, --against, --spawn-..., --floor"};
-  }
-  if (options.fixed && sockets) throw UsageError{"--fixed is for in-process runs"};
   options.in_process = !sockets;
   if (options.fixed) {
     Workload& workload = options.workload;
@@ -330,6 +168,39 @@ void apply_run(const Flags& flags, Options& options) {
   if (flags.rate) options.run.rate = static_cast<double>(count_of("--rate", *flags.rate));
   if (flags.rate && options.run.rate == 0) throw UsageError{"--rate must be above 0"};
   if (!flags.requests.empty()) options.run.requests = count_of("--requests", flags.requests);
+}
+
+// A flag that would have no effect is refused: who gave it expects one.
+void check_together(const CLI::App& app, bool in_process) {
+  const auto given = [&](const char* flag) { return app.count(flag) > 0; };
+  for (const char* flag :
+       {"--in-process", "--fixed", "--device", "--gpus", "--gpu-memory", "--gpu-items",
+        "--gpu-values", "--maxmemory", "--maxmemory-policy", "--router", "--router-bins",
+        "--router-memory", "--router-threshold", "--index", "--index-item-bytes", "--gpu-schedule",
+        "--gpu-batch", "--gpu-wait-usec", "--gpu-write-cycles"}) {
+    if (!in_process && given(flag)) {
+      throw UsageError{std::string(flag) +
+                       " goes with a run in process, not with servers; options of a server that "
+                       "is started: --isotherm-args"};
+    }
+  }
+  for (const char* flag : {"--connections", "--pipeline", "--pid", "--no-load"}) {
+    if (in_process && given(flag)) {
+      throw UsageError{std::string(flag) + " goes with servers: --target or --spawn-..."};
+    }
+  }
+  constexpr std::pair<const char*, const char*> together[] = {
+      {"--isotherm-args", "--spawn-isotherm"},
+      {"--protocol", "--spawn-isotherm"},
+      {"--redis-args", "--spawn-redis"},
+      {"--memcached-args", "--spawn-memcached"},
+      {"--arrival", "--rate"}};
+  for (const auto& [flag, other] : together) {
+    if (given(flag) && !given(other)) throw UsageError{std::string(flag) + " goes with " + other};
+  }
+  if (given("--floor") && given("--no-floor")) {
+    throw UsageError{"--floor and --no-floor exclude each other"};
+  }
 }
 
 bool memcached_is_asked(const Options& options) {
@@ -358,7 +229,6 @@ void check(const Options& options) {
           "--warm-up must not be negative");
   require(run.rate == 0 || run.requests == 0,
           "--requests goes with a closed loop, not with --rate");
-  require(options.load || !options.in_process, "--no-load: in process there is nothing yet");
   require(options.load || !options.load_only, "--load-only and --no-load exclude each other");
   if (memcached_is_asked(options)) {
     require(workload.key_size <= 250, "memcached keys have at most 250 bytes");
@@ -431,9 +301,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   Flags flags;
   CLI::App app("isotherm-bench: loads key-value stores, in process or over sockets, and compares");
   app.set_version_flag("--version", ISOTHERM_VERSION);
-  add_workload_flags(app, flags, options);
-  add_run_flags(app, flags, options);
-  add_system_flags(app, flags, options);
+  add_flags(app, flags, options);
   try {
     app.parse(argc, argv);
     if (flags.list_presets) {
@@ -444,6 +312,7 @@ ParsedOptions parse_options(int argc, char** argv) {
     apply_workload(flags, options.workload);
     apply_systems(flags, options);
     apply_run(flags, options);
+    check_together(app, options.in_process);
     check(options);
   } catch (const CLI::ParseError& error) {
     parsed.exit_code = app.exit(error) == 0 ? 0 : exit_usage;

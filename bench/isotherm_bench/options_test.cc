@@ -62,6 +62,20 @@ TEST(Options, BadOnesEndWithUsage) {
       {"--spawn-memcached", "--preset", "ycsb-e"},
       {"--spawn-memcached", "--key-size", "251"},
       {"--protocol", "smtp"},
+      {"--maxmemory", "10q"},
+      {"--router", "no"},
+      {"--index", "tree"},
+      {"--spawn-redis", "--maxmemory", "1gb"},
+      {"--target", "redis://127.0.0.1:1", "--index", "cuckoo"},
+      {"--floor", "--no-floor"},
+      {"--protocol", "memcached"},
+      {"--isotherm-args", "--threads 2"},
+      {"--spawn-memcached", "--redis-args", "--save"},
+      {"--spawn-redis", "--memcached-args", "-m 64"},
+      {"--pipeline", "32"},
+      {"--connections", "3"},
+      {"--pid", "1=1"},
+      {"--arrival", "fixed"},
   };
   for (const auto& words : bad) {
     EXPECT_EQ(parse(words).exit_code, exit_usage) << words.front() << " " << words.back();
@@ -83,6 +97,15 @@ TEST(Options, FlagsWinOverPresets) {
   EXPECT_EQ(options.workload.value_size_max, 16u);
   EXPECT_EQ(options.workload.records, 2'000'000u);
   EXPECT_TRUE(options.in_process);
+}
+
+TEST(Options, MemoryIsWrittenAsForTheServer) {
+  const auto maxmemory = [](const std::string& text) {
+    return parse({"--maxmemory", text}).options.store.maxmemory;
+  };
+  EXPECT_EQ(maxmemory("100mb"), 100u << 20);
+  EXPECT_EQ(maxmemory("100M"), 100'000'000u);
+  EXPECT_EQ(maxmemory("4096"), 4096u);
 }
 
 TEST(Options, TheBatchMeansKeysOverSockets) {

@@ -13,7 +13,7 @@ namespace isotherm::bench {
 namespace {
 
 constexpr int64_t turn_ns = 10'000'000;       // the phase is looked at this often at least
-constexpr int64_t drain_ns = 10'000'000'000;  // how long unanswered commands are awaited
+constexpr int64_t drain_ns = 10'000'000'000;  // how long an open loop awaits replies at its end
 constexpr uint64_t tell_every = 256;
 
 }  // namespace
@@ -69,6 +69,7 @@ void SocketClient::loop() {
   if (arrivals_) arrivals_->begin(now_ns());
   std::array<epoll_event, 256> events;
   int64_t drain_until = 0;
+  int64_t silent_ns = 0;
   if (!arrivals_) start_windows();
   for (;;) {
     phase_ = control_.phase.load(std::memory_order_acquire);
@@ -77,7 +78,7 @@ void SocketClient::loop() {
       if (pending_ == 0) return;
       const int64_t now = now_ns();
       if (drain_until == 0) drain_until = now + drain_ns;
-      if (now > drain_until) return;
+      if (arrivals_ && now > drain_until) return;
     }
     int64_t wait = turn_ns;
     if (arrivals_ && accepts_new()) {
@@ -90,6 +91,8 @@ void SocketClient::loop() {
       control_.fail(std::string("epoll_pwait2: ") + strerror(errno));
       return;
     }
+    silent_ns = ready > 0 ? 0 : silent_ns + turn_ns;
+    if (!arrivals_ && silent_ns > load_.patience_ns) return give_up();
     for (int i = 0; i < ready; ++i) on_event(connections_[events[i].data.u32], events[i].events);
   }
 }
@@ -257,6 +260,11 @@ void SocketClient::flush(Connection& connection) {
 void SocketClient::lost(const Connection& connection) {
   control_.fail("the server closed a connection with " + std::to_string(connection.pending()) +
                 " commands unanswered");
+}
+
+void SocketClient::give_up() {
+  control_.fail("no reply for " + std::to_string(load_.patience_ns / 1'000'000'000) + " s, with " +
+                std::to_string(pending_) + " commands unanswered");
 }
 
 void SocketClient::count_unanswered() {

@@ -10,7 +10,8 @@
 //
 // Counting. A command counts where its reply comes within the measured time; in the open loop the
 // latency of every command due within it is taken, also of those answered later, and those never
-// answered enter with the age they had at the end.
+// answered enter with the age they had at the end. A closed loop waits for each reply, so it gives
+// up where none at all comes for `patience_ns`: a server that hangs must not keep the program.
 //
 // Threads. `run` is the thread's body; results are read after it has ended.
 #pragma once
@@ -38,6 +39,7 @@ struct SocketLoad {
   double rate = 0;  // commands a second of this thread; 0: closed loop
   bool poisson = true;
   uint64_t requests = 0;  // stop after so many in the measured time; 0: when told
+  int64_t patience_ns = 0;
   bool verify = false;
 };
 
@@ -64,6 +66,7 @@ class SocketClient {
   void count(const Slot& slot, const ParsedReply& reply, int64_t now);
   void flush(Connection& connection);
   void lost(const Connection& connection);
+  void give_up();
   bool accepts_new() const { return !exhausted_ && phase_ != Phase::stop; }
   void count_unanswered();
 

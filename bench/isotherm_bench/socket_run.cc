@@ -33,6 +33,7 @@ class Clients {
       load.rate = options.rate / threads;
       load.poisson = options.poisson;
       load.requests = options.requests / threads + (i < options.requests % threads);
+      load.patience_ns = options.patience_ns;
       load.verify = options.verify && system.stores;
       clients_.push_back(std::make_unique<SocketClient>(load, workload, keys, control_, i));
     }

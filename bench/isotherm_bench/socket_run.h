@@ -41,6 +41,7 @@ struct RunOptions {
   double seconds = 5;
   double warm_up = 0.5;
   uint64_t requests = 0;
+  int64_t patience_ns = 60'000'000'000;  // without any reply, of a closed loop
   bool verify = false;
 };
 

@@ -179,6 +179,15 @@ TEST(SocketRun, AnUnaskedReplyFailsTheRun) {
             std::string::npos);
 }
 
+TEST(SocketRun, AServerThatFallsSilentFailsTheRun) {
+  SlowServer server("$5\r\nva", -1, 0);  // the rest of the reply never comes
+  RunOptions options;
+  options.connections = 1;
+  options.requests = 5;
+  options.patience_ns = 20'000'000;
+  EXPECT_NE(run_against(server.port(), options).failure.find("no reply for"), std::string::npos);
+}
+
 TEST(SocketRun, NobodyThereFailsTheRun) {
   EXPECT_NE(run_against(free_port(), RunOptions{}).failure.find("cannot connect"),
             std::string::npos);

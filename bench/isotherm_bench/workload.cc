@@ -1,7 +1,9 @@
 #include "isotherm_bench/workload.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 
 namespace isotherm::bench {
@@ -44,7 +46,9 @@ std::optional<Mix> parse_mix(std::string_view text, std::string* error) {
     sum += share;
   }
   if (sum < 99.999 || sum > 100.001) {
-    *error = "the shares add up to " + std::to_string(sum) + ", not to 100";
+    std::array<char, 32> shown;
+    std::snprintf(shown.data(), shown.size(), "%g", sum);
+    *error = std::string("the shares add up to ") + shown.data() + ", not to 100";
     return std::nullopt;
   }
   return mix;

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/memory_amount.h"
 #include "base/words.h"
-#include "net/memory_amount.h"
 #include "net/text.h"
 
 namespace isotherm::net {

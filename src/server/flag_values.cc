@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "net/memory_amount.h"
+#include "base/memory_amount.h"
 
 namespace isotherm {
 namespace {
@@ -27,7 +27,7 @@ bool begins_as_decimal(std::string_view text) {
 }  // namespace
 
 void take_memory(const std::string& text, uint64_t least, uint64_t most, uint64_t& field) {
-  const auto bytes = net::parse_memory(text);
+  const auto bytes = parse_memory(text);
   if (!bytes)
     throw CLI::ValidationError("'" + text +
                                "' is not an amount of memory; write bytes, or e.g. 100mb");

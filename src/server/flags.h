@@ -1,6 +1,6 @@
 // Flags: the command line of the server program.
 //
-// `--name value` with the names of redis.conf, and its units of memory (net/memory_amount.h).
+// `--name value` with the names of redis.conf, and its units of memory (base/memory_amount.h).
 // Whatever is unknown or out of range is refused with a line that names it.
 #pragma once
 

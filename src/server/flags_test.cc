@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "net/memory_amount.h"
+#include "base/memory_amount.h"
 
 namespace isotherm::flags_test {
 namespace {
@@ -24,16 +24,16 @@ std::optional<int> parse(std::vector<const char*> arguments, net::ServerOptions&
 }
 
 TEST(FlagsTest, Memory) {
-  EXPECT_EQ(net::parse_memory("0"), 0u);
-  EXPECT_EQ(net::parse_memory("100"), 100u);
-  EXPECT_EQ(net::parse_memory("1k"), 1000u);
-  EXPECT_EQ(net::parse_memory("1Kb"), 1024u);
-  EXPECT_EQ(net::parse_memory("100mb"), 100u << 20);
-  EXPECT_EQ(net::parse_memory("1m"), 1'000'000u);
-  EXPECT_EQ(net::parse_memory("2gb"), 2ull << 30);
+  EXPECT_EQ(parse_memory("0"), 0u);
+  EXPECT_EQ(parse_memory("100"), 100u);
+  EXPECT_EQ(parse_memory("1k"), 1000u);
+  EXPECT_EQ(parse_memory("1Kb"), 1024u);
+  EXPECT_EQ(parse_memory("100mb"), 100u << 20);
+  EXPECT_EQ(parse_memory("1m"), 1'000'000u);
+  EXPECT_EQ(parse_memory("2gb"), 2ull << 30);
   for (const char* text :
        {"", "x", "-1", "1tb", "1 mb", "1.5gb", "99999999999999999999", "18446744073709551615kb"}) {
-    EXPECT_FALSE(net::parse_memory(text).has_value()) << text;
+    EXPECT_FALSE(parse_memory(text).has_value()) << text;
   }
 }
 

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <limits>
 
+#include "base/memory_amount.h"
 #include "net/descriptor_limit.h"
 #include "net/log.h"
-#include "net/memory_amount.h"
 #include "net/server_state.h"
 #include "net/text.h"
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string_view>
 
-namespace isotherm::net {
+namespace isotherm {
 
 std::optional<uint64_t> parse_memory(std::string_view text);
 
-}  // namespace isotherm::net
+}  // namespace isotherm

@@ -1,4 +1,4 @@
-#include "net/memory_amount.h"
+#include "base/memory_amount.h"
 
 #include <charconv>
 #include <limits>
@@ -6,9 +6,7 @@
 #include <string>
 #include <system_error>
 
-#include "net/text.h"
-
-namespace isotherm::net {
+namespace isotherm {
 
 std::optional<uint64_t> parse_memory(std::string_view text) {
   static const std::map<std::string, uint64_t> units = {
@@ -18,11 +16,11 @@ std::optional<uint64_t> parse_memory(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc()) return std::nullopt;
   std::string unit(end, text.data() + text.size());
-  for (char& c : unit) c = to_lower(c);
+  for (char& c : unit) c = static_cast<char>(c | 0x20);  // in lower case
   const auto found = units.find(unit);
   if (found == units.end()) return std::nullopt;
   if (number > std::numeric_limits<uint64_t>::max() / found->second) return std::nullopt;
   return number * found->second;
 }
 
-}  // namespace isotherm::net
+}  // namespace isotherm
