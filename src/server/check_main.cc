@@ -1,6 +1,7 @@
-// isotherm-check: says whether a snapshot (an RDB file) or the journal in a folder can be read, and
-// what is in it. It writes nothing, so it may look at the files of a server that runs; the end of a
-// journal that is being written may then look torn.
+// isotherm-check: says whether a snapshot (an RDB file) or a journal can be read, and what is in
+// it. A journal is named by its folder, by the name that its files begin with, or by its manifest.
+// It writes nothing, so it may look at the files of a server that runs; the end of a journal that
+// is being written may then look torn.
 //
 // Exit status: 0: it can be read; 1: it cannot, and the first fault is printed with its file and
 // byte; 2: the command line is wrong.
@@ -20,6 +21,22 @@ namespace {
 
 constexpr int exit_usage = 2;
 constexpr std::string_view manifest_suffix = ".manifest";
+
+constexpr std::string_view usage =
+    "Usage: isotherm-check FILE|FOLDER\n"
+    "Says whether a snapshot (dump.rdb), a journal (appendonly.aof), or all journals in a folder\n"
+    "can be read, and what is in them. Nothing is written.\n"
+    "Exit status: 0: it can be read; 1: it cannot, and the first fault is printed; 2: wrong "
+    "usage.\n";
+
+// The name that the files of a journal begin with, where `path` is that or the manifest; else
+// empty.
+std::string named_journal(const std::string& path) {
+  if (path.ends_with(manifest_suffix)) {
+    return path.substr(0, path.size() - manifest_suffix.size());
+  }
+  return std::filesystem::exists(path + std::string(manifest_suffix)) ? path : "";
+}
 
 void check_snapshot(const std::string& path) {
   const isotherm::RdbFile file(path);
@@ -68,14 +85,21 @@ int check_folder(const std::string& folder) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2 || std::string_view(argv[1]) == "--help") {
-    std::cerr << "isotherm-check FILE|FOLDER: says whether a snapshot, or the journals in a "
-                 "folder, can be read, and what is in them.\n";
-    return argc == 2 ? EXIT_SUCCESS : exit_usage;
+  const std::string_view word = argc == 2 ? argv[1] : "";
+  if (word == "--version") {
+    std::cout << ISOTHERM_VERSION "\n";
+    return EXIT_SUCCESS;
   }
-  const std::string path = argv[1];
+  if (word == "--help" || word == "-h" || word.empty()) {
+    (word.empty() ? std::cerr : std::cout) << usage;
+    return word.empty() ? exit_usage : EXIT_SUCCESS;
+  }
+  const std::string path(word);
   try {
-    if (!std::filesystem::is_directory(path)) {
+    if (const std::filesystem::path journal = named_journal(path); !journal.empty()) {
+      const std::string folder = journal.parent_path().string();
+      check_journal(folder.empty() ? "." : folder, journal.filename().string());
+    } else if (!std::filesystem::is_directory(path)) {
       check_snapshot(path);
     } else if (check_folder(path) == 0) {
       std::cout << path << ": there is no journal in this folder\n";

@@ -62,7 +62,7 @@ void add_journal_options(CLI::App& app, net::ServerOptions& options) {
              "no [everysec]",
              "always, everysec, no", parse_sync_policy, options.appendfsync);
   add_name_option(app, "--appendfilename",
-                  "Name with which the files of the journal begin, within --dir [appendonly.aof]",
+                  "Name that the files of the journal begin with, within --dir [appendonly.aof]",
                   options.appendfilename);
   app.add_option("--auto-aof-rewrite-percentage", options.auto_aof_rewrite_percentage,
                  "Growth of the journal, in percent, after which it is rewritten; 0: never [100]")

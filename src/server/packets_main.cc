@@ -3,12 +3,6 @@
 // is interrupted, the datagrams that come to the address of --listen, or the frames that come to
 // the interface of --ring, or of --xdp.
 //
-//   isotherm-packets IN.pcap OUT.pcap [options]
-//   isotherm-packets --listen ADDRESS [options]
-//   isotherm-packets --ring INTERFACE [options]   (as root, or with CAP_NET_RAW)
-//   isotherm-packets --xdp INTERFACE [options]   (as root)
-//   options: --port N, --amplification N (0: replies of any length), --gpu N, --gpu-memory MB
-//
 // Whole gets of one key are answered by the GPU, all else by the CPU on the same table. Prints what
 // became of the frames. Exit status: 0 done, 1 a file or the GPU failed, 2 usage.
 
@@ -40,6 +34,28 @@ namespace {
 using namespace isotherm;
 
 constexpr int exit_usage = 2;
+constexpr std::string_view usage =
+    "Usage: isotherm-packets SOURCE [OPTIONS]\n"
+    "Answers memcached requests in raw frames by a GPU, from an empty table on.\n"
+    "\n"
+    "Sources:\n"
+    "  IN.pcap OUT.pcap      the frames of a capture file; replies go to the other file\n"
+    "  --listen ADDRESS      datagrams to a UDP socket, until Ctrl-C\n"
+    "  --ring INTERFACE      frames of a network interface, from a ring that the kernel copies "
+    "them\n"
+    "                        into (as root, or with CAP_NET_RAW), until Ctrl-C\n"
+    "  --xdp INTERFACE       the same by AF_XDP, before the kernel sees them (as root)\n"
+    "\n"
+    "Options:\n"
+    "  -h,--help             print this help message and exit\n"
+    "  --version             print the version and exit\n"
+    "  --port N              UDP port of the requests [11211]; 0, with --listen, takes any free "
+    "port\n"
+    "  --amplification N     longest reply, as a multiple of the bytes of its request; 0: any "
+    "length [3]\n"
+    "  --gpu N               which GPU, by the number that CUDA gives it [0]\n"
+    "  --gpu-memory MB       most memory of the GPU that the table may take, at least 269; 0: no "
+    "cap [0]\n";
 constexpr int64_t timeout_us = 100;
 
 struct Call {
@@ -162,14 +178,16 @@ void read_interface(const Call& call) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const std::string_view word = argc == 2 ? argv[1] : "";
+  if (word == "--help" || word == "-h" || word == "--version") {
+    std::cout << (word == "--version" ? ISOTHERM_VERSION "\n" : usage);
+    return EXIT_SUCCESS;
+  }
   Call call;
   try {
     call = read_call(argc, argv);
   } catch (const std::invalid_argument& error) {
-    std::cerr << "isotherm-packets: " << error.what()
-              << "\nisotherm-packets IN.pcap OUT.pcap | --listen ADDRESS | --ring INTERFACE | "
-                 "--xdp INTERFACE [--port N] "
-                 "[--amplification N] [--gpu N] [--gpu-memory MB]\n";
+    std::cerr << "isotherm-packets: " << error.what() << "\nRun with --help for the options.\n";
     return exit_usage;
   }
   try {

@@ -8,6 +8,7 @@ one of its commands. More kills: ISOTHERM_KILLS=200.
 import contextlib
 import os
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -132,6 +133,15 @@ def look_at(path):
     return ran.returncode, ran.stdout
 
 
+def test_isotherm_check_tells_how_it_is_used():
+    for word in ("--help", "-h"):
+        status, text = look_at(word)
+        assert status == 0
+        assert "Usage: isotherm-check FILE|FOLDER" in text
+    assert re.fullmatch(r"\d+\.\d+\.\d+\n", look_at("--version")[1])
+    assert look_at("")[0] == 2
+
+
 def test_isotherm_check_tells_what_files_have(folder):
     with start(folder, "--appendonly", "yes") as server:
         client = redis.Redis(port=server.resp_port)
@@ -145,6 +155,9 @@ def test_isotherm_check_tells_what_files_have(folder):
     assert "100 keys, 40 with an expiry, 500 bytes of values" in text
     status, text = look_at(folder)
     assert status == 0
+    # The journal by its name, and by its manifest.
+    journal = os.path.join(folder, "appendonly.aof")
+    assert look_at(journal) == look_at(journal + ".manifest") == (0, text)
     # The journal was cut behind the snapshot, and has a mark at its end.
     assert "100 keys, 40 with an expiry, 500 bytes of values" in text
     assert "2 records, 1 keys that its base does not have; 0 bytes of a torn tail" in text
