@@ -36,7 +36,8 @@ def start(program, port):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", nargs="?", default=str(ROOT / "build/release"))
     parser.add_argument("--rounds", default="5")
     parser.add_argument("--seconds", default="1")
@@ -50,7 +51,7 @@ def main():
             port = servers.free_port()
             server = start(program, port)
             started.append(server)
-            server.await_ready(lambda port=port: servers.answers(port, b"version\r\n"))
+            server.await_ready(lambda port=port: servers.answers(port, b"version\r\n", b"VERSION"))
             server.address = f"{name}={port}:{server.pid}"
         for title, flags in LOADS:
             print(title, flush=True)

@@ -112,6 +112,9 @@ def test(options):
     rows = []
     print(f"{'server CPU, µs a request':<24} {'isotherm':>9} {'kernel':>9} {'redis':>9} {'ratio':>7}")
     for name, pairs in measure(options).items():
+        if any(pair[1][0] == 0 for pair in pairs):
+            raise SystemExit(f"{name}: redis-server took less CPU time than can be measured; "
+                             "give more --requests")
         ours, redis = (statistics.median(pair[i][0] for pair in pairs) for i in (0, 1))
         kernel = statistics.median(pair[0][1] for pair in pairs)
         ratio = statistics.median(a[0] / b[0] for a, b in pairs)
