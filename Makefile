@@ -27,7 +27,7 @@ run: ## build the server, then serve on 127.0.0.1:6379 (RESP) and 127.0.0.1:1121
 	@echo
 	@exec build/release/isotherm-server --port 6379 --memcached-port 11211 $(ARGS)
 
-test: ## all checks and tests (under 20 minutes on 2 cores)
+test: ## all checks and tests (about 20 minutes on 2 cores, up to 40 on slow ones)
 	@tools/run_tests.sh
 
 test-quick: ## after an edit: release build, unit tests of what changed, scripts
@@ -89,4 +89,4 @@ clean: ## remove build/
 	rm -rf build
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
