@@ -257,7 +257,13 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
 std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOptions& options) {
   CLI::App app("Isotherm: a key-value store for Redis and memcached clients.", "isotherm-server");
   app.set_version_flag("--version", "isotherm-server " + std::string(net::isotherm_version));
+  // As in Redis the last of several counts, so whoever starts the server may add options to a
+  // command that is there; but those that Redis adds up are refused.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_options(app, options);
+  for (const char* flag : {"--save", "--client-output-buffer-limit"}) {
+    app.get_option(flag)->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+  }
   take_only_decimal(app);
   // Where few clients ask, the CPU answers sooner than a GPU. A program that fills batches itself
   // has another default: its batches go to the GPU at once.

@@ -223,6 +223,21 @@ TEST(FlagsTest, TakesAllOptions) {
   EXPECT_EQ(options.loglevel, net::LogLevel::warning);
 }
 
+TEST(FlagsTest, TheLastOfSeveralCounts) {
+  net::ServerOptions options;
+  EXPECT_FALSE(parse({"--port", "1", "--threads", "3", "--maxmemory", "1gb", "--gpus", "0,1",
+                      "--device", "cuda", "--port", "off", "--threads", "2", "--maxmemory", "2gb",
+                      "--memcached-disable-dumping", "--memcached-disable-dumping"},
+                     options));
+  EXPECT_EQ(options.port, -1);
+  EXPECT_EQ(options.threads, 2u);
+  EXPECT_EQ(options.store.maxmemory, 2ull << 30);
+  EXPECT_EQ(options.store.gpus, (std::vector<uint32_t>{0, 1}));
+  EXPECT_FALSE(options.memcached_dumps);
+  net::ServerOptions others;
+  EXPECT_EQ(parse({"--save", "3600 1", "--save", "300 100"}, others), 64);
+}
+
 TEST(FlagsTest, TakesTheEndsOfItsRanges) {
   for (const std::vector<const char*>& arguments :
        std::vector<std::vector<const char*>>{{"--port", "0"},
