@@ -6,11 +6,13 @@
 
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
 #include <system_error>
 
 #include "base/worker_pool.h"
 #include "db/store_filler.h"
 #include "durability/rdb_file.h"
+#include "durability/segment_writer.h"
 #include "items/meta_state.h"
 #include "tree/tree.h"
 
@@ -68,6 +70,13 @@ uint64_t fill_from_base(Engine& engine, const JournalReader& reader) {
   return refused;
 }
 
+// The manifest first: without it the others are nothing.
+void remove_new(const std::string& base, Files& files) {
+  files.remove(manifest_path(base));
+  files.remove(base_path(base, 1));
+  for (uint64_t number = 1; files.remove(segment_path(base, number)) >= 0;) ++number;
+}
+
 }  // namespace
 
 // With a tree, what is gone is to be gone there, too.
@@ -98,7 +107,9 @@ uint64_t fill_store(Engine& engine, const JournalReader& reader) {
 StoredJournal::StoredJournal(const StoredJournalOptions& options, Engine& engine, Files& files)
     : engine_(engine), log_(options.log) {
   lock(options.folder + "/" + options.name + ".lock");
+  bool begins = false;
   try {
+    begins = begin_with_snapshot(options, files);
     const JournalReader reader(options.folder, options.name, options.readers);
     if (reader.torn_bytes() != 0) {
       log(true, "the journal ends in a torn tail: " + std::to_string(reader.torn_bytes()) +
@@ -136,6 +147,7 @@ StoredJournal::StoredJournal(const StoredJournalOptions& options, Engine& engine
   } catch (...) {
     engine_.set_commit_sink(nullptr);
     journal_.reset();
+    if (begins) remove_new(options.folder + "/" + options.name, files);
     ::close(lock_);
     throw;
   }
@@ -161,6 +173,27 @@ void StoredJournal::lock(const std::string& path) {
   if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
   ::close(lock_);
   throw JournalError("journal: " + path + " is locked by another program");
+}
+
+// Whether there is a new journal then: one without records, whose base the snapshot is.
+bool StoredJournal::begin_with_snapshot(const StoredJournalOptions& options, Files& files) const {
+  if (options.snapshot.empty() || !std::filesystem::exists(options.snapshot)) return false;
+  const JournalReader reader(options.folder, options.name, 1);
+  if (reader.found()) return false;
+  const RdbFile file(options.snapshot);
+  Manifest manifest = reader.manifest();
+  manifest.base = {manifest.first, file.last_version(), file.sum(), file.bytes()};
+  SegmentWriter segments(files, options.folder, options.name, manifest, reader.segment_lsns(),
+                         sizeof(SegmentHeader));
+  int made = segments.put_base(options.snapshot, manifest.base.number, file.bytes());
+  if (made >= 0) made = segments.begin(reader.end_lsn(), file.versions_end(), 0);
+  if (made < 0) {
+    remove_new(options.folder + "/" + options.name, files);
+    throw JournalError("journal: cannot begin with a copy of " + options.snapshot + ": " +
+                       std::generic_category().message(-made));
+  }
+  log(false, "the journal begins with the snapshot " + options.snapshot);
+  return true;
 }
 
 // What the files of a tree have of databases that were flushed later.

@@ -53,6 +53,12 @@ class RdbFile {
   uint32_t databases() const { return databases_; }  // one more than the last that has an item
   // No version that an item had is larger; 0 in a file that another program has written.
   uint64_t last_version() const { return last_version_; }
+  // Behind which versions may go on. Those that were given behind the snapshot, and are on no disk,
+  // are not to be given once more: a client may have kept one for a compare-and-swap.
+  uint64_t versions_end() const {
+    constexpr uint64_t left_out = uint64_t{1} << 32;
+    return last_version_ == 0 ? 0 : last_version_ + left_out;
+  }
 
   // The checksum at its end; 0: none was made.
   uint64_t sum() const { return sum_; }

@@ -54,13 +54,8 @@ std::string look_for_redis_files(const net::ServerOptions& options) {
     throw std::runtime_error(
         theirs +
         " is an append-only file of Redis, which this server does not read: have Redis write a "
-        "snapshot (redis-cli SAVE) and start without --appendonly, which reads it, or begin with "
-        "no keys by giving another --dir, or moving the file elsewhere");
-  }
-  if (options.appendonly && is_there(snapshot)) {
-    return "the snapshot " + snapshot +
-           " is not read: with --appendonly yes the journal alone is, and it begins now, with no "
-           "keys";
+        "snapshot (redis-cli SAVE) and move this file elsewhere; the journal then begins with what "
+        "the snapshot has, and with no keys where there is none");
   }
   if (theirs.empty()) return {};
   return theirs +

@@ -74,11 +74,5 @@ TEST_F(RedisFilesTest, SoIsAnAppendOnlyFileOfBeforeRedis7) {
   EXPECT_EQ(said(true), "goes on: ");
 }
 
-TEST_F(RedisFilesTest, ASnapshotThatIsNotReadIsSpokenOf) {
-  put("dump.rdb", "REDIS0010");
-  expect(true, "goes on: ", "dump.rdb is not read");
-  EXPECT_EQ(said(false), "goes on: ");
-}
-
 }  // namespace
 }  // namespace isotherm::redis_files_test

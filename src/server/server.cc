@@ -1,6 +1,7 @@
 #include "server/server.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <future>
 #include <stdexcept>
 #include <string>
@@ -119,6 +120,7 @@ void Server::begin_without_journal(Tree& tree) {
   tree.expect_journal(0, 0, false);
 }
 
+// A journal that begins does so with what the snapshot has, or with a tree that is filled from it.
 void Server::open_journal(Files& files) {
   StoredJournalOptions its;
   its.folder = options_.dir;
@@ -128,6 +130,11 @@ void Server::open_journal(Files& files) {
   its.log = [](bool warns, const std::string& line) {
     net::log(warns ? net::LogLevel::warning : net::LogLevel::notice, line);
   };
+  if (const Tree* tree = engine_.tree(); tree == nullptr || !tree->lasts()) {
+    its.snapshot = options_.dir + "/" + options_.dbfilename;
+  } else if (!std::filesystem::exists(manifest_path(options_.dir + "/" + its.name))) {
+    state_.loaded = load_snapshot(options_, engine_).loaded;
+  }
   journal_ = std::make_unique<StoredJournal>(its, engine_, files);
   state_.journal = &journal_->journal();
   rewriter_ = std::make_unique<JournalRewriter>(engine_, journal_->journal(), state_.live);

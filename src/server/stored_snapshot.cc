@@ -11,14 +11,6 @@
 #include "tree/tree.h"
 
 namespace isotherm {
-namespace {
-
-// Versions that were given behind the snapshot, and are on no disk, are not to be given once more:
-// a client may have kept one for a compare-and-swap.
-constexpr uint64_t versions_left_out = uint64_t{1} << 32;
-
-}  // namespace
-
 LoadedSnapshot load_snapshot(const net::ServerOptions& options, Engine& engine) {
   LoadedSnapshot loaded;
   const std::string path = options.dir + "/" + options.dbfilename;
@@ -34,7 +26,7 @@ LoadedSnapshot load_snapshot(const net::ServerOptions& options, Engine& engine) 
     throw RdbError("snapshot: " + path + " has keys in database " +
                    std::to_string(file.databases() - 1) + ": more databases are needed");
   }
-  if (file.last_version() != 0) engine.begin_versions(file.last_version() + versions_left_out);
+  engine.begin_versions(file.versions_end());
   if (tree != nullptr && tree->begin_filling()) Worker(engine).flush_all();
   std::atomic<uint64_t> refused{0};
   std::atomic<uint64_t> expired{0};

@@ -95,7 +95,7 @@ void Tree::expect_journal(uint64_t number, uint64_t first_lsn, bool found) {
   if (meta_.journal == being_filled) {
     throw TreeError(
         "tree: a start has ended while it read a snapshot into it, so a part of that is missing; "
-        "start again without a journal, with the snapshot in its place, or remove the tree");
+        "start again with the snapshot in its place and no journal in --dir, or remove the tree");
   }
   if (found && !new_ && meta_.journal != number) {
     throw TreeError(
