@@ -131,6 +131,17 @@ TEST_F(ItemServerTest, AJournalIsCutBehindASnapshot) {
   expect({"MGET", "key", "later", "gone"}, "*3\r\n$2\r\n99\r\n$1\r\n1\r\n$-1\r\n");
 }
 
+TEST_F(ItemServerTest, AJournalThatBeginsHasTheSnapshot) {
+  expect({"MSET", "a", "1", "b", "2"}, "+OK\r\n");
+  expect({"SAVE"}, "+OK\r\n");
+  options_.appendfilename = "another";
+  start();
+  expect({"SET", "a", "3"}, "+OK\r\n");
+  std::filesystem::remove(snapshot_path());
+  start();
+  expect({"MGET", "a", "b"}, "*2\r\n$1\r\n3\r\n$1\r\n2\r\n");
+}
+
 // They show what the GPU has when all was written there, and nobody else waits for that.
 TEST_F(ItemServerTest, WhoAsksForAllKeysKeepsNobodyElseWaiting) {
   options_.threads = 1;
