@@ -177,9 +177,10 @@ void StoredJournal::lock(const std::string& path) {
 
 // Whether there is a new journal then: one without records, whose base the snapshot is.
 bool StoredJournal::begin_with_snapshot(const StoredJournalOptions& options, Files& files) const {
+  const std::string base = options.folder + "/" + options.name;
   if (options.snapshot.empty() || !std::filesystem::exists(options.snapshot)) return false;
+  if (std::filesystem::exists(manifest_path(base))) return false;
   const JournalReader reader(options.folder, options.name, 1);
-  if (reader.found()) return false;
   const RdbFile file(options.snapshot);
   Manifest manifest = reader.manifest();
   manifest.base = {manifest.first, file.last_version(), file.sum(), file.bytes()};
@@ -188,7 +189,7 @@ bool StoredJournal::begin_with_snapshot(const StoredJournalOptions& options, Fil
   int made = segments.put_base(options.snapshot, manifest.base.number, file.bytes());
   if (made >= 0) made = segments.begin(reader.end_lsn(), file.versions_end(), 0);
   if (made < 0) {
-    remove_new(options.folder + "/" + options.name, files);
+    remove_new(base, files);
     throw JournalError("journal: cannot begin with a copy of " + options.snapshot + ": " +
                        std::generic_category().message(-made));
   }

@@ -165,10 +165,9 @@ KeyCount begin_count(EngineState& engine, uint32_t database) {
     return [tree, moment = tree->take_moment(database), now_ms] {
       return tree->count(*moment, now_ms);
     };
-  } else {
-    const bool has_all = tree->take_in_all();
-    if (has_all && tree->counts_itself()) keys = tree->count(database, now_ms);
-    if (has_all && !keys) keys = count_by_walk(engine, database);
+  } else if (tree->take_in_all()) {
+    if (tree->counts_itself()) keys = tree->count(database, now_ms);
+    if (!keys) keys = count_by_walk(engine, database);
   }
   return [keys] { return keys; };
 }

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "durability/segment_writer.h"
+
 namespace isotherm {
 namespace {
 
@@ -47,7 +49,9 @@ bool is_there(const fs::path& path) {
 
 std::string look_for_redis_files(const net::ServerOptions& options) {
   const fs::path folder = options.dir;
-  if (options.appendonly && is_there(folder / (options.appendfilename + ".manifest"))) return {};
+  if (options.appendonly && is_there(manifest_path((folder / options.appendfilename).string()))) {
+    return {};
+  }
   const std::string theirs = append_only_file(folder, options.appendfilename);
   const std::string snapshot = (folder / options.dbfilename).string();
   if (options.appendonly && !theirs.empty()) {

@@ -142,11 +142,10 @@ struct HostStages {
     Location root = location::none;
     if (!is_left(run, 0)) {
       Roots::prefetch(run, 0);
-      const CommitSink* const sink = run.executor.store().sink.load(std::memory_order_relaxed);
       if (run.columns.op[0] == Op::get) {
         root = Roots::find(run, 0);
-      } else if (ISOTHERM_UNLIKELY(sink != nullptr)) {
-        fetch_for(*sink, run, 0);
+      } else {
+        fetch_for_sink(run, 0);
       }
     }
     LateWrites written;
@@ -180,8 +179,10 @@ struct HostStages {
     }
   }
 
-  static ISOTHERM_INLINE void fetch_for(const CommitSink& sink, const Run& run, Row row) {
-    sink.fetch_ahead(run.columns.database[row], run.columns.key[row]);
+  static ISOTHERM_INLINE void fetch_for_sink(const Run& run, Row row) {
+    const CommitSink* const sink = run.executor.store().sink.load(std::memory_order_relaxed);
+    if (ISOTHERM_LIKELY(sink == nullptr)) return;
+    sink->fetch_ahead(run.columns.database[row], run.columns.key[row]);
   }
 
   // The passes over a few rows: functions of their own, so that each has its registers.
@@ -189,12 +190,11 @@ struct HostStages {
   static __attribute__((noinline)) void start(const Run& run, Row from, Row to,
                                               typename Roots::Start* starts) {
     Roots lines;
-    const CommitSink* const sink = run.executor.store().sink.load(std::memory_order_relaxed);
     for (Row row = from; row < to; ++row, ++starts) {
       if (writes && is_left(run, row)) continue;
       if (writes && run.columns.op[row] != Op::get) {
         Roots::prefetch(run, row);
-        if (ISOTHERM_UNLIKELY(sink != nullptr)) fetch_for(*sink, run, row);
+        fetch_for_sink(run, row);
       }
       *starts = lines.start(run, row);
     }
