@@ -40,7 +40,7 @@ test-gpu: ## kernels, tables, stores and scripts, on a GPU if there is one
 	@tools/setup.sh build
 	@tools/compile_cuda.sh
 	@cmake --preset release >/dev/null
-	@cmake --build --preset release --target isotherm-unit-tests isotherm-script-tests
+	@cmake --build --preset release --target isotherm-unit-tests isotherm-script-tests isotherm-server
 	@tests/run_gpu.sh
 
 test-gpu-sanitize: ## the checks of kernels and tables under all tools of compute-sanitizer, small

@@ -21,6 +21,9 @@ ISOTHERM_TEST_GPU=$(find /dev -maxdepth 1 -name "nvidia[0-9]*" | wc -l)
 export ISOTHERM_TEST_GPU
 build/release/isotherm-unit-tests --gtest_brief=1 --gtest_filter='Gpu/*'
 build/release/isotherm-script-tests --gtest_brief=1 --gtest_filter='Gpu*'
+python3 tests/system/mixed_load.py -- --device cuda
+python3 tests/system/mixed_load.py -- --device cuda --gpu-values 1gb --maxmemory 300mb
+python3 tests/system/mixed_load.py --caps 100mb 300mb -- --device cuda --gpu-items 1gb --maxmemory 300mb
 if [[ -x build/release/isotherm-packets ]]; then
   tests/cuda/check_packets.py
 else

@@ -73,6 +73,10 @@ class ServerProcess:
         if status not in (0, -signal.SIGTERM):
             raise RuntimeError(f"the server ended with status {status}:\n{self._tail()}")
 
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
     def _tail(self):
         with open(self.log.name, encoding="utf-8", errors="replace") as log:
             return log.read()[-4000:]

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -408,7 +409,11 @@ uint64_t RootTable::scan(uint64_t bound, uint64_t lines, uint64_t wanted,
     if (to != 0 && (next == 0 || to < next)) next = to;
   };
   for (Device& device : devices_) {
-    come_to(device.tier->scan(bound, lines, wanted, [&](uint64_t key, Location root) {
+    // Where the host has bins, the device has nothing but empty lines.
+    const std::optional<uint64_t> from =
+        device.moves ? device.moves->bins().next_of_device(bound) : bound;
+    if (!from) continue;
+    come_to(device.tier->scan(*from, lines, wanted, [&](uint64_t key, Location root) {
       const uint64_t hash = hash_of(key);
       const size_t side = side_of(hash);
       if (side != host_side && &devices_[side] == &device) entries.push_back({hash, root});

@@ -43,6 +43,19 @@ class RootBins {
   // Bins that are the device's, or on their way from it.
   uint64_t of_device() const { return device_; }
 
+  // The first hash from `hash` on that lies on the device; none where the host has all of those.
+  std::optional<uint64_t> next_of_device(uint64_t hash) const {
+    for (uint64_t number = bin_number(hash, bits_); number < bins_.size(); ++number) {
+      const HashBin bin{number, bits_};
+      const uint64_t from = std::max(hash, bin.first());
+      if (!bins_[number].on_host(from)) return from;
+      // Of a bin that leaves the device, the upper part is still there.
+      const uint64_t rest = bins_[number].boundary;
+      if (rest > from && rest - 1 < bin.end() - 1 && !bins_[number].on_host(rest)) return rest;
+    }
+    return std::nullopt;
+  }
+
   // The bin of the device that was read least, or of one side that was read most.
   std::optional<uint64_t> coldest_of_device() const { return extreme(true, false); }
   std::optional<uint64_t> hottest_of(Side where) const {

@@ -97,12 +97,22 @@ struct ScanKernel {
   // Of `count` lines, those up to where there is enough, as far as there is room.
   ISOTHERM_HOST_DEVICE uint32_t lines_to_take(const Shared& shared, uint64_t before,
                                               uint32_t count) const {
-    uint32_t taken = 0;
-    while (taken < count && before + shared.ends[taken] <= room.entries) {
-      ++taken;
-      if (before + shared.ends[taken - 1] >= wanted) break;
+    const uint32_t fit = lines_below(shared, count, room.entries - before + 1);
+    const uint32_t too_few = lines_below(shared, count, wanted > before ? wanted - before : 0);
+    return fit <= too_few ? fit : too_few + 1;
+  }
+
+  // How many of the lines, with all before them, have fewer than so many entries.
+  ISOTHERM_HOST_DEVICE static uint32_t lines_below(const Shared& shared, uint32_t count,
+                                                   uint64_t entries) {
+    uint32_t first = 0;
+    while (count != 0) {
+      const uint32_t half = count / 2;
+      const bool below = shared.ends[first + half] < entries;
+      first += below ? half + 1 : 0;
+      count = below ? count - half - 1 : half;
     }
-    return taken;
+    return first;
   }
 
   // How many entries the chain of the line of `hash` has; they are written from `at` on.
@@ -110,8 +120,10 @@ struct ScanKernel {
     uint64_t count = 0;
     for (const Bucket* line = table.index.home(hash); line != nullptr;) {
       const Bucket* next = nullptr;
+      Slot slots[Bucket::slots];  // all on their way before one is looked at
+      for (int i = 0; i < Bucket::slots; ++i) slots[i] = load_pair(&line->slot[i]);
       for (int i = 0; i < Bucket::slots; ++i) {
-        const Slot slot = load_pair(&line->slot[i]);
+        const Slot slot = slots[i];
         if (slot.first == 0) continue;
         if (i == Bucket::last && mark::is_mark(slot, hash)) {
           next = mark::link_target(slot);
