@@ -8,6 +8,8 @@
 // submits it, and reads the replies; `clear()` makes it empty again and keeps the memory, so a
 // batch that is used over and over allocates nothing.
 //   filling ──submit──▶ running ──every slot ready──▶ done ──clear──▶ filling
+// A batch that is submitted again without `clear` forgets its replies, and all of its rows run
+// again.
 // Each slot becomes ready by itself: `ready(i)` may be true while row i + 1 still runs, unless
 // replies are withheld until what they show is safe. The callback given to `on_done` runs on the
 // submitting thread when all slots are ready: before `submit` returns, or, of a batch that was
@@ -219,7 +221,8 @@ class Batch {
   Row put(std::string_view key, std::unique_ptr<Object>& object, uint16_t options = 0,
           int64_t expiry = no_expiry);
 
-  // The database that requests appended from now on belong to.
+  // The database that requests appended from now on belong to. A batch with a request of one that
+  // the store does not have is refused as a whole: all of its rows are `invalid`.
   void select(uint32_t database) {
     current_database_ = database;
     last_database_ = std::max(last_database_, database);
@@ -388,6 +391,11 @@ class Batch {
     ~Hold() = default;
   };
   void hold(Hold* hold) { hold_ = hold; }
+  // What an earlier run has left is given back, so that the rows can run again.
+  void let_go() {
+    if (hold_ != nullptr) [[unlikely]]
+      forget_replies();
+  }
   void finish() {
     if (done_ != nullptr) done_(*this, done_context_);
   }
@@ -412,6 +420,7 @@ class Batch {
     columns_.key[row] = key;
     new (&columns_.reply[row]) Reply();
   }
+  void forget_replies();
   void grow_for_more();
   void grow(Row capacity);
   void note_call(Row row, bool writes);

@@ -29,7 +29,9 @@
 //
 // Errors. Constructors throw std::invalid_argument for options out of range, std::runtime_error
 // where a device, files or a place for one more Handle cannot be had, and std::bad_alloc without
-// memory; operations return a Status and throw nothing.
+// memory; operations return a Status and throw nothing. out_of_memory is also the answer where the
+// program has no memory for a value that is to be copied out; what the operation changes is then
+// changed (put and erase with `previous`).
 #pragma once
 
 #include <cstdint>
@@ -137,13 +139,15 @@ class Handle {
   // call are visited at least once. Throws std::bad_alloc, and what `visit` throws.
   uint64_t scan(uint64_t cursor, uint64_t count,
                 const std::function<void(std::string_view key)>& visit);
-  // Removes every key of the database.
-  void clear();
+  // Removes every key of the database: ok, or why none was removed.
+  Status clear();
   // A bounded step of background work (growth, expiry, eviction); operations call it too. Call it
   // now and then when idle; true while more waits.
   bool maintain();
 
  private:
+  template <class Attempt>
+  Status attempt(Attempt&& attempt);
   template <class Read>
   Status run_single(Read&& read);
 

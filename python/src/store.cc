@@ -280,7 +280,7 @@ class ByteStore {
   void clear() {
     const Pool::Lease lease = Pool::Lease::with_gil(pool_);
     const GilReleased released(GilReleased::worth_bytes);
-    lease->handle.clear();
+    if (lease->handle.clear() != Status::ok) throw std::bad_alloc();
   }
 
   bool maintain() {

@@ -319,6 +319,11 @@ void Batch::clear() {
   arguments_.clear();
 }
 
+void Batch::forget_replies() {
+  std::exchange(hold_, nullptr)->release(*this);
+  for (Row row = 0; row < size_; ++row) new (&columns_.reply[row]) Reply();
+}
+
 void Batch::drop(Row first) {
   while (!guards_.empty() && guards_.back().row >= first) guards_.pop_back();
   while (!groups_.empty() && groups_.back().end > first) groups_.pop_back();

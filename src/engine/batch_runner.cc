@@ -425,8 +425,13 @@ void BatchRunner::make_room_to_read(BatchRun& run) {
   static_cast<void>(upkeep_.make_room({.at_once = bytes}, run.now_ms, run.admitted));
 }
 
+// What lacks memory is left to later steps: no caller has a status for it.
 bool BatchRunner::maintain(int64_t now_ms) {
-  const bool more = upkeep_.step(std::exchange(writes_, 0), now_ms);
+  bool more = false;
+  try {
+    more = upkeep_.step(std::exchange(writes_, 0), now_ms);
+  } catch (const std::bad_alloc&) {
+  }
   if (engine_.device == nullptr || !engine_.device->rounds().tends()) return more;
   const EpochGuard guard(engine_.store.epochs, slot_);
   return engine_.device->rounds().tend() || more;

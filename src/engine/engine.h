@@ -311,6 +311,7 @@ class Worker {
  private:
   struct Impl;
   void flush(uint32_t first, uint32_t end);
+  void give_indexes_back(int64_t now_ms);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,5 +1,6 @@
 #include "isotherm/store.h"
 
+#include <new>
 #include <optional>
 #include <stdexcept>
 
@@ -35,6 +36,18 @@ uint64_t Store::values_on_gpu() const { return engine_->stats().values.values; }
 Handle::Handle(Store& store) : worker_(std::make_unique<Worker>(*store.engine_)) {}
 Handle::~Handle() = default;
 
+// Memory that fails is a status as any other, and leaves nothing of the request to the next one.
+template <class Attempt>
+Status Handle::attempt(Attempt&& attempt) {
+  try {
+    batch_.select(database_);
+    return attempt();
+  } catch (const std::bad_alloc&) {
+    batch_.clear();
+    return Status::out_of_memory;
+  }
+}
+
 // Runs the one request in batch_; `read` sees the reply before the batch is cleared.
 template <class Read>
 Status Handle::run_single(Read&& read) {
@@ -49,57 +62,70 @@ Status Handle::run_single(Read&& read) {
 }
 
 Status Handle::get(std::string_view key, std::string& value, ItemInfo* info) {
-  if (uint64_t version = 0; worker_->get_at_once(database_, key, value, version)) {
-    if (info != nullptr) *info = {version, no_expiry, 0};
-    return Status::ok;
-  }
-  batch_.select(database_);
-  batch_.get(key);
-  return run_single([&](const Reply& reply, Status status) {
-    if (status != Status::ok) return;
-    value.assign(reply.value());
-    if (info != nullptr) *info = {reply.version, reply.expiry, reply.flags};
+  return attempt([&] {
+    if (uint64_t version = 0; worker_->get_at_once(database_, key, value, version)) {
+      if (info != nullptr) *info = {version, no_expiry, 0};
+      return Status::ok;
+    }
+    batch_.get(key);
+    return run_single([&](const Reply& reply, Status status) {
+      if (status != Status::ok) return;
+      value.assign(reply.value());
+      if (info != nullptr) *info = {reply.version, reply.expiry, reply.flags};
+    });
   });
 }
 
 Status Handle::put(std::string_view key, std::string_view value, const PutOptions& options,
                    std::string* previous) {
-  batch_.select(database_);
   const uint16_t wanted = previous != nullptr ? option::want_previous : 0;
-  batch_.put(key, value, options.conditions | wanted, options.expiry, options.flags);
-  return run_single([&](const Reply& reply, Status) {
-    if (previous != nullptr) previous->assign(reply.value());
+  return attempt([&] {
+    batch_.put(key, value, options.conditions | wanted, options.expiry, options.flags);
+    return run_single([&](const Reply& reply, Status) {
+      if (previous != nullptr) previous->assign(reply.value());
+    });
   });
 }
 
 Status Handle::erase(std::string_view key, std::string* previous) {
-  batch_.select(database_);
-  batch_.erase(key, previous != nullptr ? option::want_previous : 0);
-  return run_single([&](const Reply& reply, Status) {
-    if (previous != nullptr) previous->assign(reply.value());
+  return attempt([&] {
+    batch_.erase(key, previous != nullptr ? option::want_previous : 0);
+    return run_single([&](const Reply& reply, Status) {
+      if (previous != nullptr) previous->assign(reply.value());
+    });
   });
 }
 
 Status Handle::compare_and_swap(std::string_view key, uint64_t expected, std::string_view value,
                                 const PutOptions& options) {
-  batch_.select(database_);
-  batch_.put(key, value, options.conditions | option::if_version, options.expiry, options.flags,
-             expected);
-  return run_single([](const Reply&, Status) {});
+  return attempt([&] {
+    batch_.put(key, value, options.conditions | option::if_version, options.expiry, options.flags,
+               expected);
+    return run_single([](const Reply&, Status) {});
+  });
 }
 
 Status Handle::add(std::string_view key, int64_t delta, int64_t& sum) {
-  batch_.select(database_);
-  batch_.add(key, delta);
-  return run_single([&](const Reply& reply, Status status) {
-    if (status == Status::ok) sum = reply.number;
+  return attempt([&] {
+    batch_.add(key, delta);
+    return run_single([&](const Reply& reply, Status status) {
+      if (status == Status::ok) sum = reply.number;
+    });
   });
 }
 
 Status Handle::expire(std::string_view key, int64_t expiry) {
-  batch_.select(database_);
-  batch_.expire(key, expiry, option::any_type | option::no_value);
-  return run_single([](const Reply&, Status) {});
+  return attempt([&] {
+    batch_.expire(key, expiry, option::any_type | option::no_value);
+    return run_single([](const Reply&, Status) {});
+  });
+}
+
+Status Handle::clear() {
+  return attempt([&] {
+    batch_.flush(database_, database_ + 1);
+    return run_single([](const Reply&, Status) {});
+  });
 }
 
 void Handle::submit(Batch& batch) { worker_->submit(batch); }
@@ -119,8 +145,6 @@ uint64_t Handle::scan(uint64_t cursor, uint64_t count,
                       const std::function<void(std::string_view key)>& visit) {
   return worker_->scan(database_, cursor, count, [&](const ScanItem& item) { visit(item.key); });
 }
-
-void Handle::clear() { worker_->flush(database_); }
 
 bool Handle::maintain() { return worker_->maintain(); }
 

@@ -69,6 +69,24 @@ TEST_F(StoreTest, BatchesAreStartedAndLookedAfterLater) {
   EXPECT_EQ(batches[0].reply(0).status, Status::invalid);
 }
 
+TEST_F(StoreTest, ABatchThatWasNotClearedRunsAgain) {
+  auto batch = std::make_unique<Batch>();
+  const Batch::Row sum = batch->add("n", 1);
+  const Batch::Row seen = batch->get("n");
+  handle.submit(*batch);
+  Handle other(store);
+  other.submit(*batch);
+  EXPECT_EQ(batch->reply(sum).number, 2);
+  EXPECT_EQ(batch->reply(seen).value(), "2");
+  EXPECT_EQ(handle.start(*batch), Status::ok);
+  handle.wait(*batch);
+  EXPECT_EQ(batch->reply(sum).number, 3);
+  batch.reset();
+  // No handle has anything of it.
+  EXPECT_EQ(handle.put("n", "0"), Status::ok);
+  EXPECT_EQ(other.put("n", "1"), Status::ok);
+}
+
 TEST_F(StoreTest, AMissLeavesTheOutputAlone) {
   std::string value = "untouched";
   ItemInfo info{7, 8, 9};

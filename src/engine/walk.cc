@@ -247,6 +247,15 @@ void Worker::flush(uint32_t first, uint32_t end) {
   submit(batch);
 }
 
+void Worker::give_indexes_back(int64_t now_ms) {
+  try {
+    Batch batch;
+    batch.flush_empty();
+    submit(batch, now_ms);
+  } catch (const std::bad_alloc&) {  // another step will
+  }
+}
+
 // The batch holds all keys while it calls `work`, so no exception may pass through it.
 bool Worker::stand_still(const std::function<void()>& work) {
   bool called = false;

@@ -125,8 +125,8 @@ BatchRun* Worker::Impl::take_run(bool in_this_thread) {
   }
   if (free.empty()) {
     try {
+      free.reserve(spares.size() + 1);  // a run that is in neither list counts as one that is out
       spares.push_back(std::make_unique<Spare>(*this, engine.store));
-      free.reserve(spares.size());
       free.push_back(&spares.back()->run);
     } catch (const std::exception&) {
       return nullptr;
@@ -181,6 +181,7 @@ void Worker::Impl::let_go_of_batches() {
 }
 
 Worker::Started Worker::Impl::hand_to(Executor& executor, Batch& batch, int64_t now_ms) {
+  batch.let_go();
   BatchRun* const run = take_run(&executor == &runner);
   if (run == nullptr) return Started::retry;
   run->begin(batch, now_ms, run != &first);
@@ -467,11 +468,7 @@ bool Worker::maintain(int64_t now_ms) {
   // same.
   if (impl_->out != 0 && (impl_->first_out || impl_->engine.on_device())) return false;
   const bool counts = impl_->out == 0 && impl_->engine.device == nullptr;
-  if (counts && impl_->engine.store.wants_indexes_back(++impl_->steps)) {
-    Batch batch;
-    batch.flush_empty();
-    submit(batch, now_ms);
-  }
+  if (counts && impl_->engine.store.wants_indexes_back(++impl_->steps)) give_indexes_back(now_ms);
   return impl_->runner.maintain(now_ms);
 }
 

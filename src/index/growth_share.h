@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <new>
 
 #include "index/line_index.h"
 
@@ -23,11 +24,12 @@ class GrowthShare {
 
   void add(uint64_t writes) { owed_ = std::min(owed_ + writes / 2, most_owed); }
 
-  // Moves lines until all is paid or nothing is left to move; true while there is more.
+  // Moves lines until all is paid, nothing is left to move, or memory fails; true while there is
+  // more.
   bool pay(LineIndex& index) {
     while (index.wants_step()) {
       const auto lines = static_cast<uint32_t>(std::clamp(owed_, least_lines, most_lines));
-      if (!index.step(lines)) break;
+      if (!step(index, lines)) break;
       owed_ -= std::min<uint64_t>(owed_, lines);
       if (owed_ == 0) return true;
     }
@@ -36,6 +38,14 @@ class GrowthShare {
   }
 
  private:
+  static bool step(LineIndex& index, uint32_t lines) {
+    try {
+      return index.step(lines);
+    } catch (const std::bad_alloc&) {  // the writes have succeeded; later ones go on with it
+      return false;
+    }
+  }
+
   uint64_t owed_ = 0;
 };
 

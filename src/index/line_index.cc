@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/raise_to.h"
+#include "base/wait_for_memory.h"
 
 namespace isotherm {
 
@@ -205,11 +206,15 @@ bool LineIndex::step(uint32_t max_lines) {
   move_lines(*move, lines, scratch);
   guard.lock();
   const uint32_t moved = scratch.moved;
-  move->overflow.insert(move->overflow.end(), scratch.overflow.begin(), scratch.overflow.end());
+  // Others find the lines where they are now, so what is noted of them must not be lost.
+  wait_for_memory([&] {
+    move->overflow.insert(move->overflow.end(), scratch.overflow.begin(), scratch.overflow.end());
+  });
   move->left -= moved;
   move->starved = moved < lines.count;
   if (move->starved) {  // behind the others
-    move->free.insert(move->free.begin(), {lines.first + moved, lines.count - moved});
+    const Lines rest{lines.first + moved, lines.count - moved};
+    wait_for_memory([&] { move->free.insert(move->free.begin(), rest); });
   }
   if (move->left == 0) finish_move(*move);
   return moved == lines.count || more_retired;
@@ -260,9 +265,9 @@ Segment* LineIndex::take_wanted() {
 // Makes two empty children of a segment that waits, and publishes them in it.
 LineIndex::Move* LineIndex::begin_split(Guard& guard) {
   if (wanted_.empty() || !pool_.has_room_to_split()) return nullptr;
+  std::list<Move> begun(1);  // before the segment is taken, which would be forgotten
   Segment* const segment = take_wanted();
   if (segment == nullptr) return nullptr;
-  std::list<Move> begun(1);
   guard.unlock();
   const uint64_t clock = segment->clock.load(std::memory_order_relaxed);
   Segment* low = new_segment(segment->prefix << 1, segment->depth + 1, clock);

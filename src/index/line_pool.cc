@@ -3,6 +3,7 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <new>
 
 #include "base/wait_for_memory.h"
 #include "index/segment.h"
@@ -51,10 +52,17 @@ uint64_t LinePool::take_span(uint64_t bytes, uint64_t cost, LineUse use) {
 bool LinePool::refill(LineUse use) {
   const uint64_t offset = take_span(span_bytes, span_bytes, use);
   if (offset == Pages::npos) return false;
-  Span& span = spans_[offset];
-  span.free.fill(~uint64_t{0});
-  span.count = lines_per_span;
-  with_free_.insert(offset);
+  try {
+    Span& span = spans_[offset];
+    span.free.fill(~uint64_t{0});
+    span.count = lines_per_span;
+    with_free_.insert(offset);
+  } catch (const std::bad_alloc&) {  // for the notes: as where the cap ends
+    spans_.erase(offset);
+    pages_.give_span(offset, span_bytes);
+    budget_.index.fetch_sub(int64_t{span_bytes}, std::memory_order_relaxed);
+    return false;
+  }
   free_ += lines_per_span;
   ++whole_;
   return true;

@@ -173,7 +173,7 @@ uint64_t Pages::take_span(uint64_t bytes) {
     if (!taken.found) {
       const uint64_t page = take_locked();
       if (page == npos) return npos;
-      spans_.add_page(page);
+      wait_for_memory([&] { spans_.add_page(page); });
       taken = spans_.take(order);
     }
   }

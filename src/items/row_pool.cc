@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/wait_for_memory.h"
+
 namespace isotherm {
 
 RowPool::RowPool(Pages& pages, MemoryBudget& budget, EpochDomain& epochs, uint64_t row_bytes,
@@ -21,7 +23,7 @@ void RowPool::reclaim() {
   while (!retired_.empty() && retired_.front().epoch < oldest) {
     char* const row = reinterpret_cast<char*>(retired_.pop().location);
     if (head_bytes_ != 0) RowHead::of(row).drop();  // which its last reader may have marked
-    free_.push_back(row);
+    wait_for_memory([&] { free_.push_back(row); });
   }
 }
 
@@ -40,7 +42,7 @@ bool RowPool::add_page() {
   if (page == Pages::npos) return false;
   budget_.items.fetch_add(Pages::page_bytes);
   next_ = static_cast<char*>(pages_.base()) + page + head_bytes_;
-  if (head_bytes_ != 0) with_heads_.push_back(next_);
+  if (head_bytes_ != 0) wait_for_memory([&] { with_heads_.push_back(next_); });
   left_ = Pages::page_bytes / stride_;
   any_page_ = true;
   return true;
@@ -56,6 +58,7 @@ size_t RowPool::pop(std::span<char*> rows, size_t keep) {
 
 size_t RowPool::take(std::span<char*> rows) {
   const std::lock_guard guard(mutex_);
+  wait_for_memory([&] { free_.reserve(rows.size() + reserve_); });
   if (free_.size() < rows.size() + reserve_) reclaim();
   while (free_.size() < rows.size() + reserve_) {
     if (left_ == 0 && !add_page()) break;
@@ -85,9 +88,11 @@ bool RowPool::awaits_readers() {
 
 void RowPool::give(std::span<char* const> unused, std::span<char* const> unlinked) {
   const std::lock_guard guard(mutex_);
-  free_.insert(free_.end(), unused.begin(), unused.end());
+  wait_for_memory([&] { free_.insert(free_.end(), unused.begin(), unused.end()); });
   const uint64_t epoch = epochs_.current();
-  for (char* const row : unlinked) retired_.push({reinterpret_cast<uint64_t>(row), epoch});
+  for (char* const row : unlinked) {
+    wait_for_memory([&] { retired_.push({reinterpret_cast<uint64_t>(row), epoch}); });
+  }
 }
 
 }  // namespace isotherm
