@@ -12,7 +12,7 @@
 // stores nothing because its number is out of bounds.
 //
 // Threads. Functions of their arguments. Limits. Signed fields of 1 to 64 bits, unsigned ones of 1
-// to 63; offsets below 2^60.
+// to 63; offsets below 2^60. A request with any other step is `invalid`, and none of its steps run.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +46,9 @@ inline std::span<BitfieldStep> bitfield_steps(std::string_view value) {
   auto* steps = const_cast<BitfieldStep*>(reinterpret_cast<const BitfieldStep*>(value.data()));
   return {steps, value.size() / sizeof(BitfieldStep)};
 }
+
+// Whether all steps are within the limits; what follows takes no others.
+bool are_fields(std::span<const BitfieldStep> steps);
 
 // How long a value must be at least for what the steps write, in bytes; 0: they write nothing.
 uint64_t bitfield_bytes(std::span<const BitfieldStep> steps);

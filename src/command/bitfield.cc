@@ -75,6 +75,13 @@ uint64_t run(BitfieldStep& step, uint64_t pattern) {
 
 }  // namespace
 
+bool are_fields(std::span<const BitfieldStep> steps) {
+  return std::ranges::all_of(steps, [](const BitfieldStep& step) {
+    return step.bits != 0 && step.bits <= (step.is_signed ? 64 : 63) &&
+           step.offset < uint64_t{1} << 60;
+  });
+}
+
 uint64_t bitfield_bytes(std::span<const BitfieldStep> steps) {
   uint64_t bits = 0;
   for (const BitfieldStep& step : steps) {

@@ -200,6 +200,7 @@ void plan_set_bit(const Request& request, const Item* old, uint64_t max_value_by
 void plan_bitfield(const Request& request, const Item* old, uint64_t max_value_bytes, Plan& plan) {
   if (!conditions_hold(request, old, plan)) return;
   const std::span<BitfieldStep> steps = bitfield_steps(request.value);
+  if (!are_fields(steps)) return refuse(plan, Status::invalid);
   const uint64_t bytes = bitfield_bytes(steps);
   const std::string_view value = value_of(old);
   // As in Redis, numbers that are so already, or are not stored, change nothing.

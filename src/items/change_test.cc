@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <tuple>
 
 #include "items/meta_request.h"
 #include "items/meta_state.h"
@@ -245,6 +246,23 @@ TEST_F(ChangeTest, ExpiryAndItsConditions) {
 
 TEST_F(ChangeTest, AnUnknownOperationIsInvalid) {
   EXPECT_EQ(plan_for(request(static_cast<Op>(99)), nullptr), Status::invalid);
+}
+
+TEST_F(ChangeTest, AFieldOutOfItsLimitsIsInvalid) {
+  for (const auto& [bits, is_signed, offset] : {std::tuple<uint8_t, bool, uint64_t>{0, false, 0},
+                                                {64, false, 0},
+                                                {65, true, 0},
+                                                {8, false, uint64_t{1} << 60},
+                                                {8, false, ~uint64_t{0}}}) {
+    BitfieldStep step;
+    step.kind = BitfieldStep::Kind::set;
+    step.bits = bits;
+    step.is_signed = is_signed;
+    step.offset = offset;
+    Request field = request(Op::bitfield);
+    field.value = as_value({&step, 1});
+    EXPECT_EQ(plan_for(field, nullptr), Status::invalid) << offset;
+  }
 }
 
 TEST_F(ChangeTest, SetRangeWritesOverAndBehindTheValue) {
