@@ -25,9 +25,9 @@
 // where all are out. A snapshot may be used by several threads, an iterator and a transaction by
 // one at a time. All of these are destroyed before the Db.
 //
-// Errors. A Db throws nothing; a DbStatus has a code and a text. (A WriteGroup throws
-// std::bad_alloc without memory, as a container does.) While the disk fails, writes are
-// `not_saved`, reads go on, and it heals by itself.
+// Errors. A Db throws nothing; a DbStatus has a code and a text. (What makes containers throws
+// std::bad_alloc without memory, as they do: a WriteGroup, `multi_get`, `statistics`.) While the
+// disk fails, writes are `not_saved`, reads go on, and it heals by itself.
 //
 // Limits. A key and a value have at most 512 MiB each, a group 2^30 changes. While one is written
 // it takes some hundred bytes a change and five times its own beside `memory`. Needs RocksDB at
@@ -98,7 +98,7 @@ struct DbOptions {
   std::string tree_options = {};
   std::map<uint32_t, MergeFunction> merges = {};  // by numbers from merge_by::first_own on
   uint32_t most_calls = 64;                       // at once, 1 to 250
-  uint32_t start_threads = 2;                     // that read the journal at the start; at most 256
+  uint32_t start_threads = 2;                     // that read the journal at the start; 1 to 256
   std::function<void(bool warns, const std::string& line)> log = {};
 };
 

@@ -70,7 +70,7 @@ class DbTransaction {
   DbStatus run(DbRows& rows);
 
   // Marks where it is; `rollback_to_savepoint` forgets what was changed since the last mark, and
-  // the mark. Locks, and what was read for update, stay.
+  // the mark; not_found where there is none. Locks, and what was read for update, stay.
   DbStatus set_savepoint();
   DbStatus rollback_to_savepoint();
 

@@ -70,6 +70,15 @@ const Options& checked(const Options& options) {
   if (options.maxmemory_policy > EvictionPolicy::volatile_ttl) {
     throw std::invalid_argument("maxmemory_policy is none of EvictionPolicy");
   }
+  if (options.device > DeviceChoice::automatic) {
+    throw std::invalid_argument("device is none of DeviceChoice");
+  }
+  if (options.index > IndexChoice::set) {
+    throw std::invalid_argument("index is none of IndexChoice");
+  }
+  if (options.router.choice > RouterChoice::chance) {
+    throw std::invalid_argument("router.choice is none of RouterChoice");
+  }
   if (options.databases == 0 || options.databases > max_databases) {
     throw std::invalid_argument("databases must be from 1 to 16384");
   }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <random>
@@ -63,9 +64,12 @@ TEST_F(EngineTest, RefusesOptionsOutOfRange) {
     options.max_value_bytes = bytes;
     EXPECT_THROW(Engine(options, clock), std::invalid_argument);
   }
-  Options of_no_policy;
-  of_no_policy.maxmemory_policy = static_cast<EvictionPolicy>(99);
-  EXPECT_THROW(Engine(of_no_policy, clock), std::invalid_argument);
+  std::array<Options, 4> of_no_name;
+  of_no_name[0].maxmemory_policy = static_cast<EvictionPolicy>(99);
+  of_no_name[1].device = static_cast<DeviceChoice>(99);
+  of_no_name[2].index = static_cast<IndexChoice>(99);
+  of_no_name[3].router.choice = static_cast<RouterChoice>(99);
+  for (const Options& one : of_no_name) EXPECT_THROW(Engine(one, clock), std::invalid_argument);
   options.max_value_bytes -= 1;
   options.databases = 16'384;
   EXPECT_NO_THROW(Engine(options, clock));
