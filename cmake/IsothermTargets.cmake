@@ -67,7 +67,7 @@ endmacro()
 function(isotherm_set_up_library target visibility)
   target_compile_features(${target} ${visibility} cxx_std_20)
   target_include_directories(${target} ${visibility}
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(${target} ${visibility} Threads::Threads ${ISOTHERM_LIBATOMIC})
   if(visibility STREQUAL "PUBLIC")
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")

@@ -22,7 +22,7 @@ function(isotherm_add_tree)
   target_include_directories(isotherm_tree SYSTEM PRIVATE "${ISOTHERM_ROCKSDB_INCLUDE}")
   target_link_libraries(isotherm_tree PUBLIC $<BUILD_INTERFACE:isotherm_internal> isotherm
     "${ISOTHERM_ROCKSDB_LIBRARY}")
-  set_target_properties(isotherm_tree PROPERTIES EXPORT_NAME tree)
+  set_target_properties(isotherm_tree PROPERTIES EXPORT_NAME tree POSITION_INDEPENDENT_CODE ON)
   add_library(isotherm::tree ALIAS isotherm_tree)
   # The linker takes this part, wherever it finds it.
   target_link_options(isotherm_tree INTERFACE "LINKER:-u,isotherm_tree_part")
@@ -32,7 +32,8 @@ function(isotherm_add_tree)
   isotherm_unite(isotherm_rocksdb)
   target_include_directories(isotherm_rocksdb SYSTEM PUBLIC "${ISOTHERM_ROCKSDB_INCLUDE}")
   target_link_libraries(isotherm_rocksdb PUBLIC $<BUILD_INTERFACE:isotherm_internal> isotherm_tree)
-  set_target_properties(isotherm_rocksdb PROPERTIES EXPORT_NAME rocksdb)
+  set_target_properties(isotherm_rocksdb PROPERTIES EXPORT_NAME rocksdb
+    POSITION_INDEPENDENT_CODE ON)
   add_library(isotherm::rocksdb ALIAS isotherm_rocksdb)
 endfunction()
 

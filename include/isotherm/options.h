@@ -142,7 +142,7 @@ struct Options {
   // server's). 0: none.
   uint64_t gpu_items = 0;
   // When the batches of all threads go to the GPUs.
-  RoundOptions rounds;
+  RoundOptions rounds = {};
   // Threads that take batches there for those that do not wait (Handle::start), at most 256; 0: as
   // many as cores, from 2 to 8.
   uint32_t gpu_threads = 0;

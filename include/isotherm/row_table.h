@@ -91,7 +91,7 @@ void add_elements(void* row, const void* delta, size_t bytes) {
 // Requests of one operation as columns of n rows, with the meaning of TableRequests.
 struct RowRequests {
   TableOp op = TableOp::get;
-  std::span<const uint64_t> keys;
+  std::span<const uint64_t> keys = {};
   const void* rows = nullptr;  // [n][row_bytes], of put, put_if_absent, compare_and_swap and add
   const void* expected = nullptr;  // [n][row_bytes], of compare_and_swap: compared byte by byte
   RowSum sum = nullptr;            // of add

@@ -55,8 +55,8 @@ struct PeriodicOptions {
   double rate = 0;
   double read_share = 0.95;
   // Measured; see gpu::QueueStats.
-  BatchCost read_cost;
-  BatchCost write_cost;
+  BatchCost read_cost = {};
+  BatchCost write_cost = {};
 };
 
 struct FixedSizeOptions {
@@ -88,10 +88,10 @@ struct AdaptiveOptions {
 struct SchedulingOptions {
   Scheduling policy = Scheduling::adaptive;  // the fastest at all rates measured
   // Only the options of the chosen policy are used.
-  GreedyOptions greedy;
-  PeriodicOptions periodic;
-  FixedSizeOptions fixed_size;
-  AdaptiveOptions adaptive;
+  GreedyOptions greedy = {};
+  PeriodicOptions periodic = {};
+  FixedSizeOptions fixed_size = {};
+  AdaptiveOptions adaptive = {};
 };
 
 // When the threads of a store whose index is on a GPU go to it together, in a round:
