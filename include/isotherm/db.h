@@ -23,7 +23,9 @@
 //
 // Threads. Any number may call a Db at once; a call borrows one of `most_calls` workers, and waits
 // where all are out. A snapshot may be used by several threads, an iterator and a transaction by
-// one at a time. All of these are destroyed before the Db.
+// one at a time. All of these are destroyed before the Db, and the Db before `main` returns: what
+// RocksDB keeps for all its databases is gone by the time that statics go. Not for use in a child
+// of fork, which lacks the Db's threads.
 //
 // Errors. A Db throws nothing; a DbStatus has a code and a text. (What makes containers throws
 // std::bad_alloc without memory, as they do: a WriteGroup, `multi_get`, `statistics`.) While the

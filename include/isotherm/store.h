@@ -18,7 +18,8 @@
 //   handle.wait(batch);                        // or on_done with poll, or batch.ready(row)
 //
 // Threads. A Store may be used by any number of threads, each through a Handle of its own (at most
-// most_handles). A Handle and its batches belong to one thread. Each key is linearizable; requests
+// most_handles), but not in a child of fork, which may find locks held by threads that it does not
+// have. A Handle and its batches belong to one thread. Each key is linearizable; requests
 // of a batch on one key take effect in order. Batches of a handle that are under way together are
 // concurrent. Rows of a batch that take effect together are a group, and stop nobody who wants
 // other keys (isotherm/batch.h): so a compare-and-swap of several keys is
