@@ -15,8 +15,9 @@
 //
 // Threads. As Store: a handle a thread, at most 256. Each key is linearizable; the operations of
 // one call take effect in the order of the arrays. Errors. Spans of different lengths throw
-// std::invalid_argument, and so does an index of a fixed size that is told none. Where memory ends,
-// a call stops with out_of_memory.
+// std::invalid_argument, and so does an index of a fixed size that is told none. std::bad_alloc
+// where `maxmemory` has no room for an empty table (half a MiB with the line index). Where memory
+// ends, a call stops with out_of_memory.
 #pragma once
 
 #include <cstdint>

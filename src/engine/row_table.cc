@@ -312,6 +312,7 @@ RowHandle::Result RowHandle::run(const RowRequests& requests) {
   const TableOp op = requests.op;
   const bool gets = op == TableOp::get;
   if (requests.keys.empty()) return {};
+  require_row_columns(op <= TableOp::add, "the operation is for tables of items alone");
   require_row_columns(!gets || requests.found != nullptr, "gets need found");
   require_row_columns(gets || op == TableOp::erase || requests.rows != nullptr,
                       "requests that write need rows");

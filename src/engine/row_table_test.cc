@@ -112,8 +112,11 @@ TEST_F(RowTableTest, WrongColumnsAreRefused) {
   const Floats row(width);
   requests.rows = row.data();
   EXPECT_THROW(handle.run(requests), std::invalid_argument);
-  requests.op = TableOp::compare_and_swap;
-  EXPECT_THROW(handle.run(requests), std::invalid_argument);
+  for (const TableOp op : {TableOp::compare_and_swap, TableOp::put_if_present,
+                           TableOp::put_if_version, TableOp::erase_if_version}) {
+    requests.op = op;
+    EXPECT_THROW(handle.run(requests), std::invalid_argument);
+  }
   requests.keys = {};
   EXPECT_EQ(handle.run(requests).refused, 0u);
   EXPECT_EQ(table.size(), 0u);

@@ -119,7 +119,7 @@ rocksdb::Status RocksDb::Merge(const rocksdb::WriteOptions& how, Family* family,
 
 // Where it has changes of others alone it goes on as it is.
 rocksdb::Status RocksDb::Write(const rocksdb::WriteOptions& how, rocksdb::WriteBatch* updates) {
-  if (updates == nullptr) return Status::Corruption("Batch is nullptr!");
+  if (updates == nullptr) return Status::InvalidArgument("Batch is nullptr!");
   if (!is_open()) return closed();
   RocksBatch batch(*mine_, merges_);
   Status status = updates->Iterate(&batch);
