@@ -1,5 +1,5 @@
 // Shutdown: the SHUTDOWN command. It asks the owner of the server to end it, and waits until the
-// server ends, or until it is known that the last snapshot could not be written.
+// server ends, or until it is known that something could not be saved.
 //
 // Threads. Any; `owner` is set before the loops start.
 #pragma once
@@ -14,10 +14,11 @@ namespace isotherm::net {
 
 class Shutdown {
  public:
-  enum class Saves : uint8_t { at_points, yes, no };  // a snapshot: if there are save points
+  // A snapshot: if there are save points. With `no`, what a tree lacks may be lost, too.
+  enum class Saves : uint8_t { at_points, yes, no };
   struct Wish {
     Saves saves = Saves::at_points;
-    bool force = false;  // also where it cannot be written
+    bool force = false;  // the server ends also where something cannot be written
   };
 
   // How the owner is told; empty: nobody ends the server.

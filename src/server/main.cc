@@ -117,20 +117,9 @@ int run(const isotherm::net::ServerOptions& options) {
     InsistentEnd insistent;
     if (server.prepare_end()) break;
     insistent.forget();
-    log(LogLevel::warning, "the last snapshot cannot be written, so the server goes on");
   }
   server.stop();
-  if (!server.save_rest()) {
-    log(LogLevel::warning,
-        "the server ends though its last changes cannot be written: what was not saved is lost");
-    return EXIT_FAILURE;
-  }
-  const isotherm::Journal* const journal = server.state().journal;
-  const bool saved = journal == nullptr || journal->error() == 0 || journal->unwritten_bytes() == 0;
-  if (saved) return EXIT_SUCCESS;
-  log(LogLevel::warning,
-      "the server ends though the journal cannot be written: what was not saved is lost");
-  return EXIT_FAILURE;
+  return server.save_rest() ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 }  // namespace

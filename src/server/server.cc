@@ -145,26 +145,50 @@ void Server::release_held() {
   for (auto& loop : loops_) loop->release_held();
 }
 
+// What it lacks is in the journal, where there is one.
+Tree* Server::tree_to_save() {
+  Tree* const tree = engine_.tree();
+  return tree != nullptr && tree->lasts() && state_.journal == nullptr ? tree : nullptr;
+}
+
+// What stands in the way of the end; empty: nothing.
+std::string Server::save() {
+  if (saves_at_end_ && !state_.saves.do_now()) return "the last snapshot cannot be written";
+  Tree* const tree = tree_to_save();
+  if (tree == nullptr || tree->flush()) return "";
+  return "the last changes cannot be written (" + tree->last_error() + ")";
+}
+
 bool Server::prepare_end() {
   const net::Shutdown::Wish wish = state_.shutdown.take();
   using Saves = net::Shutdown::Saves;
   saves_at_end_ = wish.saves == Saves::yes ||
                   (wish.saves == Saves::at_points && !state_.saves.points().empty());
-  if (!saves_at_end_) return true;
+  may_lose_ = wish.force || wish.saves == Saves::no;
+  if (!saves_at_end_ && (may_lose_ || tree_to_save() == nullptr)) return true;
   state_.pause.hold_all(true);
-  if (state_.saves.do_now() || wish.force) return true;
+  const std::string problem = save();
+  if (problem.empty() || may_lose_) return true;
   state_.pause.hold_all(false);
   state_.shutdown.fail();
   release_held();
+  net::log(net::LogLevel::warning,
+           problem + ", so the server goes on: try again when it can be written, or let SHUTDOWN " +
+               "FORCE or SHUTDOWN NOSAVE end it without them");
   return false;
 }
 
 bool Server::save_rest() {
-  const bool saved = engine_.stats().changes == state_.saves.changes();
-  if (saves_at_end_ && !saved && !state_.saves.do_now()) return false;
-  // What a tree lacks is in the journal, where there is one.
-  Tree* const tree = engine_.tree();
-  return tree == nullptr || !tree->lasts() || state_.journal != nullptr || tree->flush();
+  saves_at_end_ = saves_at_end_ && engine_.stats().changes != state_.saves.changes();
+  std::string problem = save();
+  const Journal* const journal = state_.journal;
+  if (journal != nullptr && journal->error() != 0 && journal->unwritten_bytes() != 0) {
+    problem = "the journal cannot be written";
+  }
+  if (problem.empty()) return true;
+  net::log(net::LogLevel::warning,
+           "the server ends though " + problem + ": what was not saved is lost");
+  return may_lose_;
 }
 
 uint16_t Server::listen(int32_t port, net::Speaks speaks) {

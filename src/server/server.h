@@ -44,9 +44,10 @@ class Server {
   // Answers what was read, closes all connections and ends the threads. Again: does nothing.
   void stop();
   // Before the end, as SHUTDOWN or a signal wants it: writes a snapshot where there are save points
-  // or it was asked for, while nobody's requests run. False: it could not be written, so the server
-  // is to go on. Behind `stop`, `save_rest` writes one more if requests have run since, and what a
-  // tree without a journal lacks.
+  // or it was asked for, and what a tree without a journal lacks, while nobody's requests run.
+  // False: one of them could not be written, so the server is to go on. Behind `stop`, `save_rest`
+  // does so once more, for requests that have run since. False: something is lost, though nobody
+  // has said that it may be (SHUTDOWN FORCE or NOSAVE).
   bool prepare_end();
   bool save_rest();
 
@@ -68,6 +69,8 @@ class Server {
   void open_journal(Files& files);
   void begin_without_journal(Tree& tree);
   void release_held();
+  Tree* tree_to_save();
+  std::string save();
   uint16_t listen(int32_t port, net::Speaks speaks);
   void listen_on_path(const std::string& path, uint32_t mode, net::Speaks speaks);
   uint16_t serve_datagrams(int32_t port);
@@ -80,6 +83,7 @@ class Server {
   std::unique_ptr<StoredJournal> journal_;
   std::unique_ptr<JournalRewriter> rewriter_;
   bool saves_at_end_ = false;
+  bool may_lose_ = false;
   std::vector<std::unique_ptr<net::Loop>> loops_;
   std::vector<std::unique_ptr<net::Listener>> listeners_;
   std::unique_ptr<net::PacketThread> packets_;

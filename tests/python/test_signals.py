@@ -33,12 +33,34 @@ def test_a_file_at_its_limit_of_size_is_an_error(server):
     assert client.save()
 
 
-def test_the_end_tells_of_a_tree_that_cannot_be_written(tmp_path):
+def test_no_end_loses_what_a_tree_has_not_written(tmp_path):
+    """A signal and SHUTDOWN leave the server alive, each time; SHUTDOWN NOSAVE ends it."""
     with servers.Isotherm("--threads", "2", "--tree", str(tmp_path / "tree")) as server:
+        client = redis.Redis(port=server.resp_port)
+        client.set("key", os.urandom(2 << 20))
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+        for refused in 1, 2:
+            server.process.terminate()
+            assert servers.soon(lambda: server.output().count("so the server goes on") == refused)
+        assert "the last changes cannot be written (tree: " in server.output()
+        with pytest.raises(redis.ResponseError, match="Errors trying to SHUTDOWN"):
+            client.execute_command("SHUTDOWN")
+        assert client.strlen("key") == 2 << 20
+        with pytest.raises(redis.ConnectionError):
+            client.execute_command("SHUTDOWN", "NOSAVE")
+        assert server.process.wait(timeout=servers.LONGEST_SECONDS) == 0
+        server.stopped = True
+        assert "what was not saved is lost" in server.output()
+
+
+def test_an_end_that_was_refused_works_when_files_can_be_written(tmp_path):
+    flags = "--threads", "2", "--tree", str(tmp_path / "tree")
+    with servers.Isotherm(*flags) as server:
         redis.Redis(port=server.resp_port).set("key", os.urandom(2 << 20))
         resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
         server.process.terminate()
-        assert server.process.wait(timeout=servers.LONGEST_SECONDS) == 1
-        server.stopped = True
-        assert "what was not saved is lost" in server.output()
-        shutil.rmtree(server.folder)
+        assert servers.soon(lambda: "so the server goes on" in server.output())
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE,
+                         (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    with servers.Isotherm(*flags) as server:
+        assert redis.Redis(port=server.resp_port).strlen("key") == 2 << 20
