@@ -48,6 +48,7 @@
 #include <vector>
 
 #include "isotherm/db_status.h"
+#include "isotherm/options.h"
 #include "isotherm/write_group.h"
 
 namespace isotherm {
@@ -85,8 +86,7 @@ enum class DbSync : uint8_t {
 struct DbOptions {
   // Bytes that everything together may take, at least least_memory; 0: no cap.
   uint64_t memory = 256 << 20;
-  // Below it what a tree begins with leaves no room for items, and each write looks for it in vain.
-  static constexpr uint64_t least_memory = 2 << 20;
+  static constexpr uint64_t least_memory = Options::least_with_tree;
   // Bytes of a GPU's memory, at least 16 MiB, for a sorted copy of what is in the files: it answers
   // gets and ranges of a DbBatch (isotherm/db_batch.h), which are many. `open` fills it, and fails
   // where there is no GPU; where it has no room for all keys, or the GPU fails later, the files

@@ -81,10 +81,13 @@ struct RouterOptions {
 
 struct Options {
   // Bytes that items, index, buffers and what waits to be freed may take together, at least
-  // least_maxmemory; 0: no cap.
+  // least_maxmemory, or least_with_tree; 0: no cap.
   uint64_t maxmemory = 0;
   // With less an empty store has no room for its first item.
   static constexpr uint64_t least_maxmemory = 768 << 10;
+  // With a tree. Below it what that begins with leaves no room for items, and each write looks for
+  // it in vain.
+  static constexpr uint64_t least_with_tree = 2 << 20;
   EvictionPolicy maxmemory_policy = EvictionPolicy::noeviction;
   // Databases (Redis's SELECT), each with an index of its own. 1 to 16,384.
   uint32_t databases = 16;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/raise_to.h"
 #include "tree/tree.h"
 
 namespace isotherm {
@@ -12,10 +13,31 @@ uint64_t count_keys(const Engine& engine) {
   return keys;
 }
 
+// As much as is sure to do: sizes of items are rounded up, and each has a header and a place in the
+// index.
+std::string FillTotals::problem(const Engine& engine) const {
+  constexpr uint64_t of_an_item = 96;
+  constexpr uint64_t mib = 1 << 20;
+  const Options& options = engine.options();
+  std::string text = std::to_string(refused) + " items could not be stored: ";
+  if (Tree* const tree = engine.tree(); tree != nullptr && !tree->error().empty()) {
+    return text + tree->error();
+  }
+  if (longest > options.max_value_bytes) {
+    return text + "start with a proto-max-bulk-len of at least " + std::to_string(longest);
+  }
+  uint64_t needed = std::max(engine.maxmemory(), engine.used_memory());
+  needed += (refused_bytes + of_an_item * refused) / 4 * 5 + mib;
+  text += "start with a maxmemory of " + std::to_string(needed / mib + 1) + "mb";
+  if (evicts_any_key(options.maxmemory_policy)) return text;
+  return text + ", or with the maxmemory-policy allkeys-lru, which evicts what has no room";
+}
+
 // A batch that is large for the cap would be refused, and its rows, put again one by one, would
 // become a file of the tree each.
-StoreFiller::StoreFiller(Engine& engine)
+StoreFiller::StoreFiller(Engine& engine, FillTotals& totals)
     : engine_(engine),
+      totals_(totals),
       now_ms_(engine.clock().now_ms()),
       worker_(engine),
       most_bytes_(engine.maxmemory() == 0
@@ -26,7 +48,7 @@ StoreFiller::StoreFiller(Engine& engine)
 
 void StoreFiller::put(const Item& item, bool copies) {
   if (item.expiry != no_expiry && item.expiry <= now_ms_) {
-    ++expired_;
+    ++totals_.expired;
     return;
   }
   const std::string_view key = copies ? copies_.emplace_back(item.key) : item.key;
@@ -85,13 +107,20 @@ bool StoreFiller::put_again(Batch::Row row, MetaRequest* with_state) {
   return false;
 }
 
+void StoreFiller::note_refused(Batch::Row row) {
+  const uint64_t value = batch_.columns().value[row].size();
+  ++totals_.refused;
+  totals_.refused_bytes += batch_.columns().key[row].size() + value;
+  raise_to(totals_.longest, value);
+}
+
 void StoreFiller::finish() {
   worker_.submit(batch_, now_ms_);
   auto state = with_state_.begin();
   for (Batch::Row row = 0; row < batch_.size(); ++row) {
     const bool has_state = batch_.columns().op[row] == Op::meta;
     MetaRequest* const with_state = has_state ? &*state++ : nullptr;
-    if (is_refused(batch_, row) && !put_again(row, with_state)) ++refused_;
+    if (is_refused(batch_, row) && !put_again(row, with_state)) note_refused(row);
   }
   batch_.clear();
   with_state_.clear();

@@ -7,6 +7,7 @@
 // Threads. One each, as many as there are parts of what is read.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -22,6 +23,17 @@ namespace isotherm {
 // Of all databases.
 uint64_t count_keys(const Engine& engine);
 
+// Of all fillers of a start.
+struct FillTotals {
+  std::atomic<uint64_t> refused{0};
+  std::atomic<uint64_t> refused_bytes{0};  // keys and values
+  std::atomic<uint64_t> longest{0};        // value of these
+  std::atomic<uint64_t> expired{0};
+
+  // Why what was refused could not be stored, and how it can be.
+  std::string problem(const Engine& engine) const;
+};
+
 class StoreFiller {
  public:
   struct Item {
@@ -33,23 +45,22 @@ class StoreFiller {
     uint64_t state;  // items/meta_state.h; 0: none
   };
 
-  explicit StoreFiller(Engine& engine);
+  StoreFiller(Engine& engine, FillTotals& totals);
 
   void put(const Item& item, bool copies = false);
   void erase(uint32_t database, std::string_view key);
   void finish();
-  // How many could not be stored, and how many had expired.
-  uint64_t refused() const { return refused_; }
-  uint64_t expired() const { return expired_; }
 
  private:
   static constexpr Batch::Row most_rows = 512;
   static constexpr int most_tries = 100;
 
   static bool is_refused(const Batch& batch, Batch::Row row);
+  void note_refused(Batch::Row row);
   bool put_again(Batch::Row row, MetaRequest* with_state);
 
   Engine& engine_;
+  FillTotals& totals_;
   const int64_t now_ms_;
   Worker worker_;
   Batch batch_;
@@ -57,8 +68,6 @@ class StoreFiller {
   std::deque<std::string> copies_;
   const uint64_t most_bytes_;  // that a batch stores
   uint64_t bytes_ = 0;
-  uint64_t refused_ = 0;
-  uint64_t expired_ = 0;
 };
 
 }  // namespace isotherm

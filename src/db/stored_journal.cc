@@ -4,7 +4,6 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -46,17 +45,16 @@ void check_database(const Engine& engine, uint32_t database) {
                      ": more databases are needed");
 }
 
-// What of the base is still as it was; how many found no room.
-uint64_t fill_from_base(Engine& engine, const JournalReader& reader) {
+// What of the base is still as it was.
+void fill_from_base(Engine& engine, const JournalReader& reader, FillTotals& totals) {
   const RdbFile file(reader.path_of_base());
   const JournalBase& base = reader.manifest().base;
   if (file.sum() != base.sum || file.bytes() != base.bytes || file.last_version() != base.version) {
     throw JournalError("journal: " + reader.path_of_base() +
                        " is not the snapshot that it was cut behind");
   }
-  std::atomic<uint64_t> refused{0};
   WorkerPool(reader.parts()).run(file.parts(), [&](uint32_t part, uint32_t) {
-    StoreFiller filler(engine);
+    StoreFiller filler(engine, totals);
     file.read(part, [&](const RdbItem& item) {
       int64_t expiry = item.expiry;
       if (!reader.keeps(item.database, item.key, expiry)) return;
@@ -65,9 +63,7 @@ uint64_t fill_from_base(Engine& engine, const JournalReader& reader) {
                  !file.has(item.key) || !file.has(item.value));
     });
     filler.finish();
-    refused += filler.refused();
   });
-  return refused;
 }
 
 // The manifest first: without it the others are nothing.
@@ -80,13 +76,13 @@ void remove_new(const std::string& base, Files& files) {
 }  // namespace
 
 // With a tree, what is gone is to be gone there, too.
-uint64_t fill_store(Engine& engine, const JournalReader& reader) {
+void fill_store(Engine& engine, const JournalReader& reader) {
+  FillTotals totals;
   const bool erases = engine.tree() != nullptr;
   const int64_t now_ms = engine.clock().now_ms();
-  std::atomic<uint64_t> refused{0};
-  if (!reader.path_of_base().empty()) refused += fill_from_base(engine, reader);
+  if (!reader.path_of_base().empty()) fill_from_base(engine, reader, totals);
   WorkerPool(reader.parts()).run(reader.parts(), [&](uint32_t part, uint32_t) {
-    StoreFiller filler(engine);
+    StoreFiller filler(engine, totals);
     const auto put_one = [&](const RecordHeader& put, int64_t expiry) {
       const uint64_t state = put.state == 0 ? 0 : MetaState::fresh(now_ms) | put.state;
       const bool is_over = expiry != no_expiry && expiry <= now_ms;
@@ -99,9 +95,8 @@ uint64_t fill_store(Engine& engine, const JournalReader& reader) {
       if (erases && has_database(engine, database)) filler.erase(database, key);
     });
     filler.finish();
-    refused += filler.refused();
   });
-  return refused;
+  if (totals.refused != 0) throw JournalError("journal: " + totals.problem(engine));
 }
 
 StoredJournal::StoredJournal(const StoredJournalOptions& options, Engine& engine, Files& files)
@@ -206,12 +201,7 @@ void StoredJournal::clear(const JournalReader& reader) {
 }
 
 void StoredJournal::fill(const JournalReader& reader) {
-  const uint64_t refused = fill_store(engine_, reader);
-  if (refused != 0) {
-    throw JournalError("journal: " + std::to_string(refused) +
-                       " items of it could not be stored: more maxmemory or proto-max-bulk-len "
-                       "are needed");
-  }
+  fill_store(engine_, reader);
   if (!reader.found()) return;
   log(false, "the journal was read: " + std::to_string(reader.records()) + " records, " +
                  std::to_string(count_keys(engine_)) + " keys");

@@ -28,9 +28,9 @@
 
 namespace isotherm {
 
-// Puts what the journal has into a store, by a thread a part; returns how many items found no room.
-// Throws RdbError or JournalError for a base that cannot be read.
-uint64_t fill_store(Engine& engine, const JournalReader& reader);
+// Puts what the journal has into a store, by a thread a part. Throws RdbError or JournalError for a
+// base that cannot be read, and JournalError where items find no room.
+void fill_store(Engine& engine, const JournalReader& reader);
 
 struct StoredJournalOptions {
   std::string folder = ".";

@@ -73,6 +73,10 @@ std::optional<OptionClash> clash_in(const Options& options) {
     return {{"tree_options", "needs a tree"}};
   }
   if (has_router(options) && has_device(options)) return {{"router", "needs device cpu"}};
+  if (!options.tree.empty() && options.maxmemory != 0 &&
+      options.maxmemory < Options::least_with_tree) {
+    return {{"maxmemory", "must be 0, for no cap, or at least 2mb with a tree"}};
+  }
   if (!options.tree.empty() && (has_device(options) || has_router(options))) {
     return {{"tree", "needs device cpu and router off"}};
   }

@@ -329,6 +329,10 @@ TEST_F(StoreTest, RefusesOptionsOutOfRange) {
   Options of_tree;
   of_tree.tree_options = "max_open_files=10";
   EXPECT_EQ(why_refused(of_tree), "tree_options: needs a tree");
+  Options small;
+  small.tree = "folder";
+  small.maxmemory = Options::least_with_tree - 1;
+  EXPECT_EQ(why_refused(small), "maxmemory: must be 0, for no cap, or at least 2mb with a tree");
 }
 
 TEST_F(StoreTest, TheLeastMemoryHasRoomForAnItem) {

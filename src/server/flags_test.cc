@@ -405,6 +405,12 @@ TEST(FlagsTest, AnIndexOfAFixedSizeNeedsACapAndAPolicyForAllKeys) {
   }
 }
 
+TEST(FlagsTest, ATreeNeedsMoreMemory) {
+  net::ServerOptions options;
+  EXPECT_EQ(parse({"--maxmemory", "2047kb", "--tree", "folder"}, options), exit_usage);
+  EXPECT_FALSE(parse({"--tree", "folder", "--maxmemory", "2mb"}, options).has_value());
+}
+
 TEST(FlagsTest, ASizeAndAWaitOfRoundsNeedAScheduleThatHasThem) {
   for (const std::vector<const char*>& arguments : std::vector<std::vector<const char*>>{
            {"--gpu-schedule", "greedy", "--gpu-batch", "512"},

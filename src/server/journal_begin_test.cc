@@ -115,11 +115,35 @@ TEST_F(JournalBeginTest, ItDoesNotBeginWithWhatCannotBeReadOrHasNoRoom) {
   expect({"SAVE"}, "+OK\r\n");
   options_.appendonly = true;
   const uint64_t longest = std::exchange(options_.proto_max_bulk_len, 1 << 20);
-  EXPECT_NE(problem().find("more maxmemory or proto-max-bulk-len"), std::string::npos);
+  EXPECT_NE(problem().find("start with a proto-max-bulk-len of at least 2000001"),
+            std::string::npos);
   EXPECT_EQ(journal_files(), std::set<std::string>{});
   options_.proto_max_bulk_len = longest;
   start();
   expect({"STRLEN", "long"}, ":2000001\r\n");
+}
+
+TEST_F(JournalBeginTest, WhatHasNoRoomSaysHowMuchIsEnough) {
+  options_.appendonly = false;
+  start();
+  for (const char* key : {"a", "b", "c", "d", "e", "f"}) {
+    expect({"SETRANGE", key, "4999999", "x"}, ":5000000\r\n");
+  }
+  expect({"SAVE"}, "+OK\r\n");
+  options_.store.maxmemory = 4 << 20;
+  for (const bool appendonly : {false, true}) {
+    options_.appendonly = appendonly;
+    const std::string said = problem();
+    const std::string words = "start with a maxmemory of ";
+    ASSERT_NE(said.find(words), std::string::npos) << said;
+    EXPECT_NE(said.find(", or with the maxmemory-policy allkeys-lru"), std::string::npos);
+    const uint64_t enough = std::stoull(said.substr(said.find(words) + words.size())) << 20;
+    EXPECT_LT(enough, 40u << 20);
+    const uint64_t little = std::exchange(options_.store.maxmemory, enough);
+    start();
+    expect({"DBSIZE"}, ":6\r\n");
+    options_.store.maxmemory = little;
+  }
 }
 
 // A fault of any call, and a loss of power then: the next start has all.

@@ -1,6 +1,5 @@
 #include "server/stored_snapshot.h"
 
-#include <atomic>
 #include <filesystem>
 #include <system_error>
 
@@ -28,24 +27,18 @@ LoadedSnapshot load_snapshot(const net::ServerOptions& options, Engine& engine) 
   }
   engine.begin_versions(file.versions_end());
   if (tree != nullptr && tree->begin_filling()) Worker(engine).flush_all();
-  std::atomic<uint64_t> refused{0};
-  std::atomic<uint64_t> expired{0};
+  FillTotals totals;
   WorkerPool(options.threads).run(file.parts(), [&](uint32_t part, uint32_t) {
-    StoreFiller filler(engine);
+    StoreFiller filler(engine, totals);
     file.read(part, [&](const RdbItem& item) {
       filler.put({item.database, item.key, item.value, item.expiry, item.flags, item.state},
                  !file.has(item.key) || !file.has(item.value));
     });
     filler.finish();
-    refused += filler.refused();
-    expired += filler.expired();
   });
-  if (refused != 0) {
-    throw RdbError("snapshot: " + std::to_string(refused) + " items of " + path +
-                   " could not be stored: more maxmemory or proto-max-bulk-len are needed");
-  }
+  if (totals.refused != 0) throw RdbError("snapshot: " + path + ": " + totals.problem(engine));
   if (tree != nullptr) tree->end_filling();
-  loaded = {true, file.items() - expired, expired};
+  loaded = {true, file.items() - totals.expired, totals.expired};
   net::log(net::LogLevel::notice, "the snapshot was read: " + std::to_string(loaded.loaded) +
                                       " keys, " + std::to_string(loaded.expired) + " had expired");
   return loaded;

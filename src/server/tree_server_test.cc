@@ -45,7 +45,7 @@ TEST_F(TreeServerTest, AStartWithLessMemoryThanTheJournalHasWaitsForTheFiles) {
   const std::string value(20'000, 'v');
   for (int i = 0; i < count; ++i) expect({"SET", "key" + std::to_string(i), value}, "+OK\r\n");
   crash();
-  options_.store.maxmemory = 1 << 20;
+  options_.store.maxmemory = 2 << 20;
   options_.store.maxmemory_policy = EvictionPolicy::allkeys_lru;
   start();
   expect({"DBSIZE"}, ":300\r\n");

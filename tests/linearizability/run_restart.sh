@@ -32,7 +32,7 @@ case "$server" in
     ;;
   *)
     "$scratch/linearizability" -restart "$server" -histories "$histories"
-    "$scratch/linearizability" -restart "$server --tree DIR/tree --maxmemory 1mb" \
+    "$scratch/linearizability" -restart "$server --tree DIR/tree --maxmemory 2mb" \
       -histories "$(((histories + 1) / 2))"
     ;;
 esac

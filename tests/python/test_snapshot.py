@@ -86,7 +86,7 @@ def test_redis_reads_ours_and_we_read_its(folder):
 
 # With little memory, so that most of it lies in files alone.
 def test_redis_reads_what_a_tree_has_and_an_empty_tree_reads_redis(folder):
-    tree = ["--tree", f"{folder}/tree", "--maxmemory", "1mb"]
+    tree = ["--tree", f"{folder}/tree", "--maxmemory", "2mb"]
     items = draw_items(random.Random(1))
     items.update((f"large{i}", str(i).encode() * 5000) for i in range(300))
     with start(folder, *tree) as server:
@@ -223,7 +223,7 @@ def check_writer(number, client):
 @pytest.mark.parametrize("has_tree", [False, True])
 def test_a_snapshot_is_of_one_moment_while_clients_write(folder, has_tree):
     copies = []
-    flags = ["--tree", f"{folder}/tree", "--maxmemory", "1mb"] if has_tree else []
+    flags = ["--tree", f"{folder}/tree", "--maxmemory", "2mb"] if has_tree else []
     with start(folder, *flags) as server:
         client = redis.Redis(port=server.resp_port)
         writers = [Writer(i, server.resp_port) for i in range(3)]

@@ -46,7 +46,7 @@ class Filling(threading.Thread):
 
 @pytest.mark.parametrize("policy", ["always", "everysec"])
 def test_nothing_answered_is_lost_when_a_server_with_a_tree_is_killed(folder, policy):  # noqa: F811
-    flags = ["--appendfsync", policy, "--tree", f"{folder}/tree", "--maxmemory", "1mb"]
+    flags = ["--appendfsync", policy, "--tree", f"{folder}/tree", "--maxmemory", "2mb"]
     asked, answered = {}, {}
     pause = random.Random(policy)
     for _ in range(max(2, KILLS // 2)):
