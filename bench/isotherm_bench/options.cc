@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/memory_amount.h"
+#include "engine/option_clash.h"
 #include "isotherm_bench/flags.h"
 #include "isotherm_bench/presets.h"
 
@@ -236,6 +237,15 @@ void check(const Options& options) {
   }
 }
 
+// What the engine would refuse only when the run begins.
+void check_store(const isotherm::Options& store) {
+  const auto clash = clash_in(store);
+  if (!clash) return;
+  std::string text = "--" + std::string(clash->option) + ": " + std::string(clash->needs);
+  std::replace(text.begin(), text.end(), '_', '-');
+  throw UsageError{text};
+}
+
 void print_presets() {
   for (const Preset& preset : presets()) {
     std::printf("%-20s %-30s %-8s theta %-4g %4u + %-4llu B  %s\n",
@@ -300,7 +310,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   Options& options = parsed.options;
   Flags flags;
   CLI::App app("isotherm-bench: loads key-value stores, in process or over sockets, and compares");
-  app.set_version_flag("--version", ISOTHERM_VERSION);
+  app.set_version_flag("--version", "isotherm-bench " ISOTHERM_VERSION);
   add_flags(app, flags, options);
   try {
     app.parse(argc, argv);
@@ -314,6 +324,7 @@ ParsedOptions parse_options(int argc, char** argv) {
     apply_run(flags, options);
     check_together(app, options.in_process);
     check(options);
+    if (options.in_process && !options.fixed) check_store(options.store);
   } catch (const CLI::ParseError& error) {
     parsed.exit_code = app.exit(error) == 0 ? 0 : exit_usage;
   } catch (const UsageError& error) {

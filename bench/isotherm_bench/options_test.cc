@@ -76,6 +76,8 @@ TEST(Options, BadOnesEndWithUsage) {
       {"--connections", "3"},
       {"--pid", "1=1"},
       {"--arrival", "fixed"},
+      {"--index", "cuckoo"},
+      {"--router", "histogram", "--device", "cuda"},
   };
   for (const auto& words : bad) {
     EXPECT_EQ(parse(words).exit_code, exit_usage) << words.front() << " " << words.back();

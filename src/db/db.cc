@@ -1,5 +1,6 @@
 #include "isotherm/db.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -8,6 +9,17 @@
 #include "isotherm/db_transaction.h"
 
 namespace isotherm {
+
+namespace {
+
+bool is_below(const std::string& inner, const std::string& outer) {
+  namespace fs = std::filesystem;
+  const fs::path path = fs::weakly_canonical(fs::absolute(inner));
+  const fs::path of = fs::canonical(outer);
+  return std::mismatch(of.begin(), of.end(), path.begin(), path.end()).first == of.end();
+}
+
+}  // namespace
 
 Db::Db(std::unique_ptr<DbState> state) : state_(std::move(state)) {}
 Db::~Db() = default;
@@ -122,6 +134,9 @@ DbStatus Db::checkpoint(const std::string& folder) {
   return guarded([&]() -> DbStatus {
     if (std::filesystem::exists(folder)) {
       return {DbStatus::Code::invalid, folder + " is there already"};
+    }
+    if (is_below(folder, state_->engine().options().tree)) {
+      return {DbStatus::Code::invalid, folder + " is among the files of this Db's own tree"};
     }
     make_folder(folder);
     std::string problem = state_->tree().checkpoint(

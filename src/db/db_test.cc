@@ -101,6 +101,14 @@ TEST_F(DbTest, ACheckpointOpensAndIsADbOfItsOwn) {
   const std::string folder = root_ + "/checkpoint";
   ASSERT_TRUE(db_->checkpoint(folder).ok());
   EXPECT_EQ(code(db_->checkpoint(folder)), Code::invalid);
+  std::filesystem::create_directory_symlink(root_, root_ + "/link");
+  const std::string own = std::filesystem::relative(std::string(folder_), root_).string();
+  for (const std::string& inside :
+       std::vector<std::string>{folder_ + "/tree/copy", folder_ + "/./tree/../tree/a/copy",
+                                root_ + "/link/" + own + "/tree/copy"}) {
+    EXPECT_EQ(db_->checkpoint(inside).text(), inside + " is among the files of this Db's own tree");
+    EXPECT_FALSE(std::filesystem::exists(inside));
+  }
   put("a", "2");
   std::unique_ptr<Db> other;
   for (int i = 0; i < 2; ++i) {

@@ -87,7 +87,7 @@ int check_folder(const std::string& folder) {
 int main(int argc, char** argv) {
   const std::string_view word = argc == 2 ? argv[1] : "";
   if (word == "--version") {
-    std::cout << ISOTHERM_VERSION "\n";
+    std::cout << "isotherm-check " ISOTHERM_VERSION "\n";
     return EXIT_SUCCESS;
   }
   if (word == "--help" || word == "-h" || word.empty()) {

@@ -131,19 +131,16 @@ TEST_F(JournalBeginTest, WhatHasNoRoomSaysHowMuchIsEnough) {
   }
   expect({"SAVE"}, "+OK\r\n");
   options_.store.maxmemory = 4 << 20;
-  for (const bool appendonly : {false, true}) {
-    options_.appendonly = appendonly;
-    const std::string said = problem();
-    const std::string words = "start with a maxmemory of ";
-    ASSERT_NE(said.find(words), std::string::npos) << said;
-    EXPECT_NE(said.find(", or with the maxmemory-policy allkeys-lru"), std::string::npos);
-    const uint64_t enough = std::stoull(said.substr(said.find(words) + words.size())) << 20;
-    EXPECT_LT(enough, 40u << 20);
-    const uint64_t little = std::exchange(options_.store.maxmemory, enough);
-    start();
-    expect({"DBSIZE"}, ":6\r\n");
-    options_.store.maxmemory = little;
-  }
+  const std::string words = "start with a maxmemory of ";
+  EXPECT_NE(problem().find(words), std::string::npos);
+  options_.appendonly = true;
+  const std::string said = problem();
+  ASSERT_NE(said.find(words), std::string::npos) << said;
+  EXPECT_NE(said.find(", or with the maxmemory-policy allkeys-lru"), std::string::npos);
+  options_.store.maxmemory = std::stoull(said.substr(said.find(words) + words.size())) << 20;
+  EXPECT_LT(options_.store.maxmemory, 40u << 20);
+  start();
+  expect({"DBSIZE"}, ":6\r\n");
 }
 
 // A fault of any call, and a loss of power then: the next start has all.

@@ -180,7 +180,7 @@ void read_interface(const Call& call) {
 int main(int argc, char** argv) {
   const std::string_view word = argc == 2 ? argv[1] : "";
   if (word == "--help" || word == "-h" || word == "--version") {
-    std::cout << (word == "--version" ? ISOTHERM_VERSION "\n" : usage);
+    std::cout << (word == "--version" ? "isotherm-packets " ISOTHERM_VERSION "\n" : usage);
     return EXIT_SUCCESS;
   }
   Call call;
