@@ -108,6 +108,10 @@ inline nb::object new_zeros(const Shape& shape, nb::handle dtype) {
   Py_INCREF(dtype.ptr());  // which PyArray_Zeros takes
   return checked(PyArray_Zeros(shape.dims, shape.sizes.data(), as_dtype(dtype), 0));
 }
+// Between pieces of a long call, so that Ctrl-C ends it.
+inline void look_for_signals() {
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
 // An array without dimensions becomes a scalar, as NumPy's functions return it.
 inline nb::object returned(nb::object array) {
   return checked(PyArray_Return(reinterpret_cast<PyArrayObject*>(array.release().ptr())));

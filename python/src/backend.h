@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <type_traits>
 
 #include "isotherm/row_table.h"
 
@@ -48,6 +49,23 @@ class Backend {
   // Null where it is a table of the host.
   virtual GpuTable* gpu() { return nullptr; }
 };
+
+// A column's row; null where there is no column.
+template <class Bytes>
+Bytes* row_at(Bytes* rows, size_t row, uint64_t row_bytes) {
+  using Byte = std::conditional_t<std::is_const_v<Bytes>, const char, char>;
+  return rows == nullptr ? nullptr : static_cast<Byte*>(rows) + row * row_bytes;
+}
+inline RowRequests slice(const RowRequests& all, size_t from, size_t count, uint64_t row_bytes) {
+  RowRequests its = all;
+  its.keys = all.keys.subspan(from, count);
+  its.rows = row_at(all.rows, from, row_bytes);
+  its.expected = row_at(all.expected, from, row_bytes);
+  its.rows_out = row_at(all.rows_out, from, row_bytes);
+  if (all.found != nullptr) its.found += from;
+  if (all.scores != nullptr) its.scores += from;
+  return its;
+}
 
 std::unique_ptr<Backend> make_host_backend(const BackendOptions& options);
 

@@ -180,11 +180,12 @@ class Table {
     Py_INCREF(key_dtype_.ptr());  // which PyArray_Empty takes
     nb::object made = checked(PyArray_Empty(1, shape.sizes.data(), as_dtype(key_dtype_), 0));
     BackendResult result;
-    {
-      const GilReleased released(work(keys));
-      result = backend_->put_new(keys.data(), keys.count(),
-                                 static_cast<uint64_t*>(PyArray_DATA(as_array(made))));
-    }
+    in_slices(keys.count(), [&](size_t from, size_t count) {
+      auto* const to = static_cast<uint64_t*>(PyArray_DATA(as_array(made))) + result.found;
+      const BackendResult its = backend_->put_new(keys.data() + from, count, to);
+      result.found += its.found;
+      result.refused += its.refused;
+    });
     if (result.refused != 0) {
       arrays_function("raise_full")(result.refused, keys.count(), memory());
     }
@@ -347,14 +348,25 @@ class Table {
     requests.sum = sum_;
     return requests;
   }
-  size_t work(const Keys& keys) const {
-    return std::max(keys.count() * (64 + row_bytes_), least_work());
+  // Calls `run_slice(from, rows)` for all rows in order; on a GPU, which is faster, at once.
+  template <class RunSlice>
+  void in_slices(size_t count, const RunSlice& run_slice) {
+    constexpr size_t most_rows = 1 << 18;
+    const size_t most = backend_->gpu() == nullptr ? most_rows : count;
+    for (size_t from = 0; from < count; from += most) {
+      if (from != 0) look_for_signals();
+      const size_t rows = std::min(most, count - from);
+      const GilReleased released(std::max(rows * (64 + row_bytes_), least_work()));
+      run_slice(from, rows);
+    }
   }
 
   uint64_t find(const Keys& keys, void* rows, uint8_t* found) {
-    if (keys.count() == 0) return 0;
-    const GilReleased released(work(keys));
-    return backend_->get(keys.data(), keys.count(), rows, found);
+    uint64_t all = 0;
+    in_slices(keys.count(), [&](size_t from, size_t count) {
+      all += backend_->get(keys.data() + from, count, row_at(rows, from, row_bytes_), found + from);
+    });
+    return all;
   }
 
   uint64_t erase_all(const Keys& keys, uint8_t* found) {
@@ -367,11 +379,11 @@ class Table {
 
   BackendResult run_or_raise(const RowRequests& requests, const Keys& keys, OnFull on_full) {
     BackendResult result;
-    if (keys.count() == 0) return result;
-    {
-      const GilReleased released(work(keys));
-      result = backend_->run(requests);
-    }
+    in_slices(keys.count(), [&](size_t from, size_t count) {
+      const BackendResult its = backend_->run(slice(requests, from, count, row_bytes_));
+      result.found += its.found;
+      result.refused += its.refused;
+    });
     if (result.refused != 0 && on_full == OnFull::raise) {
       arrays_function("raise_full")(result.refused, keys.count(), memory());
     }

@@ -1,8 +1,11 @@
-"""Tables under threads, and that nothing is leaked: references, arrays, memory, handles."""
+"""Tables under threads and signals, and that nothing is leaked: references, arrays, memory, handles."""
 
 import gc
+import os
+import signal
 import sys
 import threading
+import time
 import tracemalloc
 
 import numpy as np
@@ -27,6 +30,44 @@ def in_threads(work, count):
         thread.join()
     if failures:
         raise failures[0]
+
+
+@pytest.mark.parametrize("make, count", [(lambda: Table(), 1_500_000),
+                                         (lambda: Table(value="u64[2]"), 600_000)])
+def test_a_signal_ends_a_long_call(make, count):
+    """One that comes while rows are put: those before are there, others are not."""
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(*_):
+        raise Interrupted
+
+    keys = np.arange(count, dtype="u8")
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        for _ in range(20):  # a call may be faster than who interrupts it
+            table = make()
+
+            def send():
+                while len(table) == 0:
+                    time.sleep(0.001)
+                os.kill(os.getpid(), signal.SIGUSR1)
+
+            sender = threading.Thread(target=send)
+            sender.start()
+            with pytest.raises(Interrupted):
+                table.put(keys, 1)
+                sender.join()  # the signal is seen here at the latest
+            sender.join()
+            if len(table) < count:
+                break
+        put = len(table)
+        assert put < count
+        rows, found = table.get(keys)
+        assert found[:put].all() and not found[put:].any() and (rows[:put] == 1).all()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.mark.parametrize("value", ["u64", "f32[64]", "f64[8]"])
