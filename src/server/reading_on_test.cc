@@ -99,6 +99,23 @@ TEST_P(ReadingOnTest, NextRequestsRunAndTheirRepliesWait) {
   expect_replies(bulk("1"));
 }
 
+// A large value is no key, and may have no bytes: those of one that is refused are dropped.
+TEST_P(ReadingOnTest, AValueThatIsRefusedPassesWhatWaits) {
+  server_->engine().set_maxmemory(3 << 20);
+  // So many that they are looked up by hash.
+  send_waiting(
+      resp({"DEL", "slow", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9", "b1", "b2", "b3",
+            "b4",  "b5",   "b6", "k",  "l",  "m",  "n",  "o",  "p",  "q",  "r",  "s",  "t"}));
+  const std::string large = resp({"SET", "large", std::string(4 << 20, 'v')});
+  constexpr size_t first = 100'000;
+  client_->send(large.substr(0, first));
+  pass_turns();
+  client_->send(large.substr(first) + resp({"SET", "a", "1"}));
+  wait_for("a", "1");
+  latches_.open_all();
+  expect_replies(":0\r\n-OOM command not allowed when used memory > 'maxmemory'.\r\n+OK\r\n");
+}
+
 TEST_P(ReadingOnTest, RowsThatWaitMayEndInAnyOrder) {
   send_waiting(resp({"SET", "slow 1", "1"}), "slow 1");
   send_waiting(resp({"GET", "a"}) + resp({"SET", "slow 2", "2"}), "slow 2");

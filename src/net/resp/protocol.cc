@@ -365,12 +365,12 @@ class RespProtocol final : public Protocol {
     const Command& command = *found.command;
     constexpr uint32_t touches = command_flag::write | command_flag::readonly;
     const bool all_keys = (command.flags & touches) != 0 && command.first_key == 0;
-    if (all_keys || command.handler == handlers::info || command.handler == handlers::exec) {
-      return true;
-    }
+    // A value that arrived in its item is no key, and of one without memory there are no bytes.
     const Arguments words = parser_.arguments();
-    return std::any_of(words.begin() + 1, words.end(),
-                       [&](std::string_view word) { return turn.waiting->contains(word); });
+    const char* const value = arriving_ != nullptr ? arriving_->value().data() : words[0].data();
+    const auto waits = [&](auto its) { return its.data() != value && turn.waiting->contains(its); };
+    return all_keys || command.handler == handlers::info || command.handler == handlers::exec ||
+           std::any_of(words.begin() + 1, words.end(), waits);
   }
 
   void call(const NumberedCommand& found, Origin origin, Turn& turn) {
