@@ -239,8 +239,7 @@ class ByteStore {
     const Pool::Lease lease = Pool::Lease::with_gil(pool_);
     const Cleared batch(lease->batch);
     size_t part = 0;
-    for (size_t from = 0; from < rows; from += part) {
-      if (from != 0) look_for_signals();
+    for (size_t from = 0; from < rows; from += part, look_for_signals()) {
       uint64_t bytes = 0;
       for (part = 0; from + part < rows; ++part) {
         if (!atomic && (part == rows_per_batch || bytes > most_batch_bytes_)) break;
@@ -359,8 +358,7 @@ class ByteStore {
     const Pool::Lease lease = Pool::Lease::with_gil(pool_);
     const Cleared batch(lease->batch);
     Part part;
-    for (size_t from = 0; from < keys.size(); from += part.rows) {
-      if (from != 0) look_for_signals();
+    for (size_t from = 0; from < keys.size(); from += part.rows, look_for_signals()) {
       part = part_of(keys, values, from);
       {
         const GilReleased released(part.bytes);
