@@ -19,7 +19,7 @@ stages=(setup cuda clang format layers release python linearizability system pac
   tsan_build unit asan tsan tidy fuzz)
 declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=170 [clang]=420 [release]=330
   [unit]=200 [asan]=260 [tsan_build]=220 [tsan]=250 [tidy]=190 [fuzz]=25 [ctest]=60 [python]=40
-  [package]=50 [linearizability]=60 [system]=60 [quick]=120)
+  [package]=50 [linearizability]=60 [system]=60 [quick]=120 [noise]=900)
 export ISOTHERM_TEST_LONG=0
 fuzz_seconds=10
 histories=20
@@ -34,6 +34,7 @@ case ${1:-} in
     restarts=200
     system_size=long
     tidy_all=--all
+    stages+=(noise)
     shift
     ;;
   --quick)
@@ -178,13 +179,15 @@ stage_linearizability() {
   run_script tests/linearizability/run_restart.sh "$server-broken" 3
 }
 stage_system() { run_script tests/system/run.sh "$server" "$system_size"; }
+# Unit tests and scripts while threads and sockets are late.
+stage_noise() { run_script tests/noise/run.sh build/release; }
 
 # What a stage needs to have succeeded before, if it is part of this run.
 needs() {
   case $1 in
     setup) ;;
     release) echo cuda ;; # in the same folder
-    unit | ctest | python | package | linearizability | system) echo release ;;
+    unit | ctest | python | package | linearizability | system | noise) echo release ;;
     asan | fuzz) echo clang ;;
     tsan) echo tsan_build ;;
     *) echo setup ;;
@@ -196,7 +199,7 @@ all_room=4
 room_of() {
   case $1 in
     setup | quick) echo 4 ;;
-    format | layers | ctest | python | package | linearizability | system | fuzz) echo 1 ;;
+    format | layers | ctest | python | package | linearizability | system | fuzz | noise) echo 1 ;;
     *) echo 2 ;;
   esac
 }
