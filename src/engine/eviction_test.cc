@@ -78,6 +78,29 @@ TEST_P(EvictionTest, UsedMemoryStaysAtTheCap) {
 
 INSTANTIATE_TEST_SUITE_P(Policies, EvictionTest, policies_that_evict(), policy_name);
 
+// What a class has no use for goes to others, also where it is but a hundredth of all.
+TEST_F(EvictionTest, ValuesOfManySizesFillTheCap) {
+  constexpr uint64_t large_cap = 64 << 20;
+  constexpr uint64_t count = 40'000;
+  const auto size = [](uint64_t i) { return 1000 + i * 2'654'435'761 % 9000; };
+  const std::string value(10'000, 'v');
+  Engine engine(EvictionPolicyTest::options(EvictionPolicy::allkeys_random, large_cap), clock);
+  Worker worker(engine);
+  Batch batch;
+  for (uint64_t i = 0; i < count; ++i) {
+    const std::string name = key(i);
+    batch.put(name, std::string_view(value).substr(0, size(i)));
+    worker.submit(batch);
+    ASSERT_EQ(batch.reply(0).status, Status::ok) << i;
+    batch.clear();
+    worker.maintain();
+  }
+  uint64_t stored = 0;
+  for (uint64_t i = 0; i < count; ++i) stored += present(worker, i) ? size(i) : 0;
+  EXPECT_GT(stored, large_cap / 100 * 86);
+  EXPECT_LE(engine.stats().used_memory, large_cap + large_cap / 100);
+}
+
 // It shrinks behind what is evicted.
 TEST_P(EvictionTest, ACapThatWasLoweredBelowTheIndexRefusesNothing) {
   constexpr uint64_t keys = 100'000;

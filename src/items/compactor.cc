@@ -11,9 +11,8 @@ constexpr uint32_t visits_per_call = 8;
 constexpr uint32_t most_rounds = 1000;
 constexpr uint32_t calls_between_looks = 16;
 // Waste below it is not worth the work.
-constexpr int64_t least_waste = 4 * Chunk::bytes;
-constexpr int64_t waste_percent = 15;
-constexpr int64_t waste_percent_at_cap = 6;
+constexpr uint64_t least_waste = 4 * Chunk::bytes;
+constexpr uint64_t waste_percent = 15;
 
 }  // namespace
 
@@ -93,10 +92,10 @@ bool Compactor::close_sparsest() {
 
 bool Compactor::wasteful() const {
   const int64_t free = free_bytes_.load(std::memory_order_relaxed);
-  if (free < least_waste) return false;
-  const int64_t percent = pool_.exhausted() ? waste_percent_at_cap : waste_percent;
-  const auto all = static_cast<int64_t>(pool_.chunks_in_classes() * Chunk::bytes);
-  return free * 100 > all * percent;
+  const uint64_t all = pool_.chunks_in_classes() * Chunk::bytes;
+  const uint64_t tolerated = pool_.exhausted() ? tolerated_at_cap(all)
+                                               : std::max(least_waste, all * waste_percent / 100);
+  return free > static_cast<int64_t>(tolerated);
 }
 
 // size_classes::count when none has a chunk to spare.

@@ -1,15 +1,20 @@
 // Compactor: empties sparse chunks, so that memory a class no longer needs can serve another.
 //
-// When free items make up more than 15% of all chunks (6% when nothing else is left), the sparsest
+// When free items make up more than 15% of all chunks (1% when nothing else is left), the sparsest
 // chunks of the class with the most free bytes are closed: nothing of them is handed out any more,
 // threads' caches give their free items back, and their live items are moved, a bounded number a
 // call. A chunk goes back to the pool by itself when its last item is free. A chunk that does not
 // become empty, because it has a collision node, which cannot be moved, is opened again after a
 // while.
 //
+// So little is enough at the cap since what is evicted lies together: the CLOCK's hand leaves
+// sparse chunks behind, and few items of these have to be moved. A small store has few chunks for
+// its classes, and is allowed more.
+//
 // Threads. One at a time, by try_lock.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -30,6 +35,12 @@ class Compactor {
       : pool_(pool), classes_(classes), free_bytes_(free_bytes), drains_(drains), count_(count) {}
 
   uint32_t step(uint32_t limit, Visitor relocate);
+
+  // Free bytes that it leaves alone where no class can get another chunk, of so many in chunks.
+  static uint64_t tolerated_at_cap(uint64_t bytes) {
+    constexpr uint64_t few_chunks = 8 * Chunk::bytes;
+    return std::max(bytes / 100, std::min(bytes / 16, few_chunks));
+  }
 
  private:
   // A chunk that is being emptied.

@@ -11,6 +11,7 @@
 #include "base/wait_for_memory.h"
 #include "gpu/platform/device_error.h"
 #include "index/item_table.h"
+#include "items/compactor.h"
 
 namespace isotherm {
 namespace {
@@ -32,7 +33,6 @@ constexpr uint32_t samples = 16;  // of which volatile-ttl evicts the one that e
 constexpr uint32_t lines_per_drain = 256;
 
 // Room kept free ahead of need: 1% of the cap, within these.
-constexpr uint64_t percent_left_free = 8;  // a little more than compaction tolerates at the cap
 constexpr int64_t least_reserve = 128 << 10;
 constexpr int64_t most_reserve = 32 << 20;
 
@@ -71,9 +71,11 @@ int64_t HostUpkeep::room() const {
   const auto room =
       static_cast<int64_t>(store_.budget.limit() + memory.free + memory.stock + memory.retired) -
       static_cast<int64_t>(store_.budget.claimed());
-  // Over the cap the free items are not where they are needed. Those that compaction leaves alone
-  // are no room then, so eviction goes on until compaction has something to give back.
-  return over_cap() ? room - static_cast<int64_t>(memory.chunks * percent_left_free / 100) : room;
+  // Over the cap the free items are not where they are needed. Those that compaction leaves alone,
+  // and some more, are no room then, so eviction goes on until compaction has something to give
+  // back.
+  const uint64_t left = Compactor::tolerated_at_cap(memory.chunks) * 4 / 3;
+  return over_cap() ? room - static_cast<int64_t>(left) : room;
 }
 
 bool HostUpkeep::over_cap() const { return store_.budget.limit() != 0 && !store_.budget.fits(0); }
