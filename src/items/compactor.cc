@@ -93,8 +93,8 @@ bool Compactor::close_sparsest() {
 bool Compactor::wasteful() const {
   const int64_t free = free_bytes_.load(std::memory_order_relaxed);
   const uint64_t all = pool_.chunks_in_classes() * Chunk::bytes;
-  const uint64_t tolerated = pool_.exhausted() ? tolerated_at_cap(all)
-                                               : std::max(least_waste, all * waste_percent / 100);
+  const uint64_t tolerated =
+      pool_.exhausted() ? tolerated_at_cap(all) : std::max(least_waste, all * waste_percent / 100);
   return free > static_cast<int64_t>(tolerated);
 }
 
