@@ -78,7 +78,7 @@ TEST_P(EvictionTest, UsedMemoryStaysAtTheCap) {
 
 INSTANTIATE_TEST_SUITE_P(Policies, EvictionTest, policies_that_evict(), policy_name);
 
-// What a class has no use for goes to others, also where it is but a hundredth of all.
+// Free items of one size become room for others, even where they are only a hundredth of all.
 TEST_F(EvictionTest, ValuesOfManySizesFillTheCap) {
   constexpr uint64_t large_cap = 64 << 20;
   constexpr uint64_t count = 40'000;
