@@ -71,11 +71,11 @@ int64_t HostUpkeep::room() const {
   const auto room =
       static_cast<int64_t>(store_.budget.limit() + memory.free + memory.stock + memory.retired) -
       static_cast<int64_t>(store_.budget.claimed());
+  if (!over_cap()) return room;
   // Over the cap the free items are not where they are needed. Those that compaction leaves alone,
   // and some more, are no room then, so eviction goes on until compaction has something to give
   // back.
-  const uint64_t left = Compactor::tolerated_at_cap(memory.chunks) * 4 / 3;
-  return over_cap() ? room - static_cast<int64_t>(left) : room;
+  return room - static_cast<int64_t>(Compactor::tolerated_at_cap(memory.chunks) * 4 / 3);
 }
 
 bool HostUpkeep::over_cap() const { return store_.budget.limit() != 0 && !store_.budget.fits(0); }
