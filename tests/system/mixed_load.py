@@ -300,23 +300,28 @@ class Beside:
         self.done.wait(0.3)
 
 
-def talk_to(server, talkers, options, seconds):
-    """The talkers as they are when they have ended; and the server is killed first, or not."""
+def talk_to(server, talkers, options, kills):
+    """Until the time is over, or with `kills` until the server is killed; the talkers as they are then."""
     results = multiprocessing.Queue()
-    processes = [multiprocessing.Process(target=talk, args=(one, server.port, 600 if seconds is None
-                                                            else seconds, results)) for one in talkers]
+    seconds = 600 if kills else options.seconds
+    processes = [multiprocessing.Process(target=talk, args=(one, server.port, seconds, results))
+                 for one in talkers]
     for process in processes:
         process.start()
     beside = Beside(server.port, options)
-    if seconds is None:
+    ended_by_itself = False
+    if kills:
         time.sleep(random.uniform(0.5, options.seconds))
+        ended_by_itself = server.process.poll() is not None
         server.kill()
     ended = [results.get() for _ in processes]
     for process in processes:
         process.join()
     beside.stop()
     failures = [one.failure for one in ended if one.failure] + beside.failures
-    if seconds is not None:
+    if ended_by_itself:
+        failures.append("the server has ended before it was killed")
+    if not kills:
         failures += [f"a connection was lost: {one.lost}" for one in ended if one.lost]
     if failures:
         raise Failure("; ".join(failures[:3]))
@@ -333,16 +338,14 @@ def test(options):
     talkers = [Talker(number, options) for number in range(options.clients)]
     walks = 0
     for kill in range(options.kills + 1):
-        server = ServerProcess(options.server, *options.flags)
-        try:
+        with ServerProcess(options.server, *options.flags) as server:
             client = Client(server.port)
             if kill == 0:
                 fill(client)
             counted = int(client.command("GET", "all") or 0)
             if not sum(one.counted for one in talkers) <= counted <= sum(one.asked for one in talkers):
                 raise Failure(f"all counted to {counted}")
-            talkers, more = talk_to(server, talkers, options,
-                                    None if kill < options.kills else options.seconds)
+            talkers, more = talk_to(server, talkers, options, kill < options.kills)
             walks += more
             if kill == options.kills:
                 last = Client(server.port)
@@ -350,9 +353,6 @@ def test(options):
                     talker.verify(last)
                 if int(last.command("GET", "all")) < sum(one.counted for one in talkers):
                     raise Failure("the count of all has lost some")
-        finally:
-            if server.process.poll() is None or kill == options.kills:
-                server.stop()
     print(f"{sum(one.requests for one in talkers)} requests, {walks} walks, {options.kills} kills: passed")
 
 
