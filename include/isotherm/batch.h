@@ -33,10 +33,12 @@
 // find the store as the guard saw it, so a group looks at its keys first and then decides what to
 // do with them:
 //   MSETNX a 1 b 2    get a │ get b │ guard: cancel the puts if a or b is there │ put a │ put b
-// `unless_absent` and `unless_unchanged` are such guards. A guard that stands in no group makes one
-// of the whole batch. A guard must not throw, nor wait for other batches: they may wait for it. The
-// guard before a cancelled row is not called. A group that begins within another becomes part of
-// it, and its guards then decide about the rest of the larger one.
+// `unless_absent` and `unless_unchanged` are such guards. A guard that says from which row on it
+// looks, within its group, waits for the rows of its group alone, and for earlier rows on its keys:
+// of many such groups those on different keys run together. A guard that stands in no group makes
+// one of the whole batch. A guard must not throw, nor wait for other batches: they may wait for it.
+// The guard before a cancelled row is not called. A group that begins within another becomes part
+// of it, and its guards then decide about the rest of the larger one.
 //
 // Views. The gets that `view` names see each group, of other batches, whole or not at all. `flush`
 // is a group of all keys of some databases.
@@ -261,9 +263,13 @@ class Batch {
   // Calls `work` while no row of another batch runs (the engine's, not for others).
   Row stand_still(const std::function<void()>& work);
 
-  // A guard before the next row; see above. `row` is that row.
+  // A guard before the next row; see above. `row` is that row. With `looks_from` it looks at no row
+  // before that one, at nothing else of the store, and changes no row behind its group.
   using Check = void (*)(Batch& batch, Row row, void* context);
-  void guard(Check check, void* context = nullptr) { guards_.push_back({size_, check, context}); }
+  static constexpr Row everywhere = ~Row{0};
+  void guard(Check check, void* context = nullptr, Row looks_from = everywhere) {
+    guards_.push_back({size_, check, context, looks_from});
+  }
   // Guards that look at the gets from `first` to the last so far, and cancel the rest of the group:
   // unless none of the keys is there,
   void unless_absent(Row first);
@@ -372,6 +378,7 @@ class Batch {
     Row row;
     Check check;
     void* context;
+    Row looks_from;
   };
   const std::vector<Guard>& guards() const { return guards_; }
   // True when a request may change what is stored.

@@ -227,7 +227,7 @@ Batch::Row Batch::flush(uint32_t first, uint32_t end) {
   columns_.database[row] = first;
   last_database_ = std::max(last_database_, first);
   columns_.number[row] = end;
-  guards_.push_back({row, nullptr, nullptr});
+  guards_.push_back({row, nullptr, nullptr, everywhere});
   return row;
 }
 
@@ -266,11 +266,11 @@ bool Batch::is_unchanged(Row get) const {
 }
 
 void Batch::unless_absent(Row first) {
-  guard(check_gets<&Batch::is_absent>, reinterpret_cast<void*>(uintptr_t{size_ - first}));
+  guard(check_gets<&Batch::is_absent>, reinterpret_cast<void*>(uintptr_t{size_ - first}), first);
 }
 
 void Batch::unless_unchanged(Row first) {
-  guard(check_gets<&Batch::is_unchanged>, reinterpret_cast<void*>(uintptr_t{size_ - first}));
+  guard(check_gets<&Batch::is_unchanged>, reinterpret_cast<void*>(uintptr_t{size_ - first}), first);
 }
 
 // The end of the group that a guard before `row` stands in.

@@ -91,6 +91,7 @@ void BatchRunner::give_up(BatchRun& run) {
   KeyGate::end_if_begun(*holder_);
   EpochDomain::rest(run.slot);
   delay_ = nullptr;
+  phases_.clear();
   if (KeyGate::has_keys(*holder_)) {
     if (run.told()) run.end_groups();
     give_keys_back(run);
@@ -161,45 +162,9 @@ bool BatchRunner::delays_writes(const Batch& batch) const {
   return engine_.write_delay != nullptr && batch.writes() && engine_.on_device();
 }
 
-// False: it waits as a whole, and will be resumed.
-bool BatchRunner::run_groups(BatchRun& run) {
-  if (!take_keys(run)) return false;
-  Batch& batch = run.with_groups();
-  const bool again = &batch != run.batch;  // its replies of before are of the epoch that it is in
-  if (!again && run.early.empty()) engine_.store.epochs.enter(run.slot);
-  executor_.set_token(run.token);
-  if (engine_.device) prepare_device(run);
-  again ? run_gated(run, batch, 0, batch.size()) : run_all(run);
-  if (run.told()) [[unlikely]]
-    run.end_groups();
-  give_keys_back(run);
-  if (engine_.device) engine_.device->calm();
-  return true;
-}
-
 void BatchRunner::prepare_device(BatchRun& run) {
   check_reader(run.reader);
   if (run.reader != nullptr) run.reader->fetch_by(fetchers_);
-}
-
-// Runs the rows up to each guard or flush, then that, and the rest in the end.
-void BatchRunner::run_all(BatchRun& run) {
-  Batch& batch = *run.batch;
-  Batch::Row done = 0;
-  for (const Batch::Guard& guard : batch.guards()) {
-    run_gated(run, batch, done, guard.row);
-    done = guard.row;
-    const bool cancelled = guard.row < batch.size() && batch.columns().op[guard.row] == Op::none;
-    if (guard.check != nullptr) {
-      if (cancelled || broken(Rule::guards)) continue;
-      // A guard may look at values, so they have to be there.
-      if (engine_.device) finish_values(run);
-      guard.check(batch, guard.row, guard.context);
-    } else if (batch.columns().op[guard.row] == Op::flush) {
-      flush(run, done++);
-    }
-  }
-  run_gated(run, batch, done, batch.size());
 }
 
 // Rows with hashes. Those that wait are parked; all others run.
@@ -208,7 +173,8 @@ void BatchRunner::run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch
   executor_.set_gated(&run.slot, holder_);
   const bool shown = !KeyGate::has_all_rows(*holder_);
   if (shown) engine_.store.gate.begin(*holder_, batch.columns(), first, end);
-  const bool parks = shown && park_held(run, batch, first, end);
+  bool parks = leave_out(run, batch, first, end);
+  if (shown) parks = park_held(run, batch, first, end, parks);
   for (Batch::Row next = first;;) {
     next = parks ? run_unparked(run, batch, next, end, parked_.data() + (next - first))
                  : run_now(run, batch, next, end, true);
@@ -220,13 +186,12 @@ void BatchRunner::run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch
 }
 
 // Whether some are left out. Who takes keys meanwhile waits for the rows that are left, so it looks
-// again until it finds nothing new: a view is then before it or behind it. What ran early is left
-// out like what is parked.
-bool BatchRunner::park_held(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end) {
+// again until it finds nothing new: a view is then before it or behind it. `any`: some were left
+// out before.
+bool BatchRunner::park_held(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
+                            bool any) {
   const KeyGate& gate = engine_.store.gate;
   const Batch::Columns& columns = batch.columns();
-  bool any = &batch == run.batch && !run.early.empty();
-  if (any) parked_.assign(run.early.begin() + first, run.early.begin() + end);
   const bool others_park = engine_.store.row_gate != nullptr || delay_ != nullptr;
   if (!any && !others_park && !run.has_parked() && gate.nobody_has()) return false;
   for (bool again = true; again;) {
@@ -435,34 +400,6 @@ bool BatchRunner::maintain(int64_t now_ms) {
   if (engine_.device == nullptr || !engine_.device->rounds().tends()) return more;
   const EpochGuard guard(engine_.store.epochs, slot_);
   return engine_.device->rounds().tend() || more;
-}
-
-// Runs while the batch has the databases (executor/key_gate.h), so nobody else works on their keys.
-void BatchRunner::flush(const BatchRun& run, Batch::Row row) {
-  const Batch::Columns& columns = run.batch->columns();
-  if (const std::string_view work = columns.value[row]; !work.empty()) {
-    (*reinterpret_cast<const std::function<void()>*>(work.data()))();
-    columns.reply[row].status.store(Status::ok, std::memory_order_release);
-    return;
-  }
-  const uint32_t first = columns.database[row];
-  const uint32_t end = std::min<uint64_t>(columns.number[row], engine_.store.databases.size());
-  CommitSink* const sink = engine_.store.sink;
-  uint64_t version = 0;
-  const bool flushed =
-      engine_.on_device() &&
-      engine_.device->flush(participant_, first, end, engine_.clock.now_ms(), version);
-  const bool empty_only = (columns.options[row] & option::if_absent) != 0;
-  for (uint32_t database = first; database < end; ++database) {
-    const Database& its = engine_.store.databases[database];
-    if (empty_only && !its.is_bare()) continue;
-    if (!empty_only) executor_.counters().changes.add(its.count() + 1);
-    if (!flushed) version = engine_.store.flush_index(database);
-    // What memory lacks stays in the files.
-    const bool all_is_gone = !empty_only || engine_.store.backing == nullptr;
-    if (sink != nullptr && all_is_gone) sink->flushed(database, version, run.token);
-  }
-  columns.reply[row].status.store(Status::ok, std::memory_order_release);
 }
 
 }  // namespace isotherm

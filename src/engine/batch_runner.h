@@ -19,9 +19,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "engine/group_phases.h"
 #include "executor/device/device_executor.h"
 #include "executor/executor.h"
 #include "executor/host/host_executor.h"
@@ -99,8 +101,13 @@ class BatchRunner final : public Executor {
   void run_early(BatchRun& run);
   bool find_early(const Batch& batch);
   void run_all(BatchRun& run);
+  void run_to(BatchRun& run, Batch::Row& done, const Batch::Guard& guard);
+  void run_phases(BatchRun& run, Batch::Row first, Batch::Row end,
+                  std::span<const Batch::Guard> guards);
+  void call(BatchRun& run, const Batch::Guard& guard);
+  bool leave_out(const BatchRun& run, const Batch& batch, Batch::Row first, Batch::Row end);
   void run_gated(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
-  bool park_held(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
+  bool park_held(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end, bool any);
   void park(BatchRun& run, Batch& batch, Batch::Row row, Awaited* what, Batch::Row first);
   Awaited* awaited(const Batch::Columns& columns, Batch::Row row) const;
   bool delays_writes(const Batch& batch) const;
@@ -136,6 +143,7 @@ class BatchRunner final : public Executor {
   std::unique_ptr<ValueReader> reader_;
   HostUpkeep upkeep_;
   std::vector<uint8_t> parked_;  // of the rows that are to run now
+  GroupPhases phases_;           // while its rows run by phases
   std::vector<Awaited*> ahead_;  // what rows of a view wait for
   WriteDelay* delay_ = nullptr;  // of the rows that run now, where writes are put off
   WorkerPool* pool_ = nullptr;   // of the runners that help

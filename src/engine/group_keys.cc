@@ -13,6 +13,8 @@
 namespace isotherm {
 namespace {
 
+bool of_all(const Batch::Guard& guard) { return guard.looks_from == Batch::everywhere; }
+
 // It is gone when `wait` returns, so `there` notifies under the lock.
 class SleepingWaiter final : public Awaited::Waiter {
  public:
@@ -101,12 +103,11 @@ bool BatchRunner::wait_whole(BatchRun& run) {
 
 // Runs rows of a batch whose groups wait: those whose keys neither others nor its own groups have.
 // Rows of views do not run, since a view needs all of its rows; and none runs where the batch
-// flushes, since the rows behind the flush must come after it.
+// flushes or has a guard that looks at all rows, since those behind it must come after it.
 void BatchRunner::run_early(BatchRun& run) {
   Batch& batch = *run.batch;
-  const auto flushes = [](const Batch::Guard& guard) { return guard.check == nullptr; };
-  const auto& guards = batch.guards();
-  if (!run.early.empty() || std::any_of(guards.begin(), guards.end(), flushes)) return;
+  if (!run.early.empty() || std::any_of(batch.guards().begin(), batch.guards().end(), of_all))
+    return;
   engine_.store.epochs.enter(run.slot);
   try {
     if (engine_.device) prepare_device(run);

@@ -107,7 +107,7 @@ TEST_P(GroupWaitTest, AGroupWaitsWithWhatIsOnItsKeysAndKeepsNoThread) {
   int calls = 0;
   batch.append("x", "1");
   const Batch::Row first = batch.get("a");
-  batch.guard([](Batch&, Batch::Row, void* count) { ++*static_cast<int*>(count); }, &calls);
+  batch.guard([](Batch&, Batch::Row, void* count) { ++*static_cast<int*>(count); }, &calls, first);
   batch.put("b", "2");
   batch.group(first);
   batch.append("x", "2");
@@ -238,6 +238,31 @@ TEST_P(GroupWaitTest, AViewBesideAGroupThatWaits) {
   worker.wait_for(batch);
   EXPECT_EQ(text(batch, 2), "mine");
   EXPECT_EQ(text(batch, 3), "(none)");
+}
+
+// What it counts would be there before it.
+TEST_P(GroupWaitTest, NoRowRunsEarlyWhereAGuardLooksAtAllRows) {
+  HeldKeys held(*engine, {"a"});
+  Worker worker(*engine, false);
+  Batch batch;
+  batch.put("x", "1");
+  const Batch::Row first = batch.get("a");
+  Batch::Row answered = 0;
+  batch.guard(
+      [](Batch& its, Batch::Row, void* count) {
+        for (Batch::Row row = 0; row < its.size(); ++row) {
+          *static_cast<Batch::Row*>(count) += its.answered(row) ? 1 : 0;
+        }
+      },
+      &answered);
+  batch.put("b", "2");
+  batch.group(first);
+  batch.put("y", "1");
+  start(worker, batch, {});
+  held.let_go();
+  worker.wait_for(batch);
+  EXPECT_EQ(answered, 2U);
+  EXPECT_EQ(look("y"), "1");
 }
 
 // Groups behind a view of their keys are whole, also where others have the view's other keys.

@@ -71,13 +71,13 @@ Batch::Row append_transfer(Call& call, const Transfer& transfer) {
   Batch& batch = call.batch();
   batch.select(transfer.from_database);
   const Batch::Row first = batch.get(transfer.from, option::any_type);
-  batch.guard(fill_put, &call.keep(Copying{&call.turn.copies, nullptr}));
+  batch.guard(fill_put, &call.keep(Copying{&call.turn.copies, nullptr}), first);
   call.copies();
   batch.select(transfer.to_database);
   batch.put(transfer.to, {}, transfer.put);
   batch.select(transfer.from_database);
   if (transfer.erases) {
-    batch.guard(keep_unless_put);
+    batch.guard(keep_unless_put, nullptr, first);
     batch.erase(transfer.from);
   }
   batch.select(call.session.database);
@@ -249,10 +249,10 @@ void msetnx(Call& call) {
   const Batch::Row begin = batch.size();
   for (size_t i = 1; i < call.size(); i += 2)
     batch.get(call[i], option::any_type | option::no_value);
-  batch.guard(cancel_if_any_is_there, &count);
+  batch.guard(cancel_if_any_is_there, &count, begin);
   const Batch::Row first = batch.size();
   for (size_t i = 1; i < call.size(); i += 2) batch.put(call[i], call[i + 1]);
-  batch.guard(cancel_if_all_were_put, &count);
+  batch.guard(cancel_if_all_were_put, &count, begin);
   for (size_t i = 1; i < call.size(); i += 2) batch.erase(call[i]);
   batch.group(begin);
   call.answer(encode_msetnx, first, count);
@@ -280,7 +280,7 @@ void bitop(Call& call) {
   BitJob& kept = call.keep(std::move(job));
   const Batch::Row first = call.batch().size();
   for (const std::string_view key : call.arguments.subspan(3)) call.batch().get(key);
-  call.batch().guard(fill_bitop, &kept);
+  call.batch().guard(fill_bitop, &kept, first);
   call.batch().put(call[2], {});
   call.batch().group(first);
   call.answer(encode_bitop, first, kept.sources + 1);

@@ -116,7 +116,7 @@ void append_watched(Execution& execution, Batch& batch) {
     batch.note(row, static_cast<int64_t>(seen.known ? seen.version : unknown_version), seen.expiry);
   }
   execution.watched_end = batch.size();
-  if (batch.size() != execution.first) batch.guard(cancel_if_changed, &execution);
+  if (batch.size() != execution.first) batch.guard(cancel_if_changed, &execution, execution.first);
 }
 
 bool is_handled_later(const Command& command) {
