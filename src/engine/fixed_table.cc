@@ -47,7 +47,10 @@ struct FixedTable::State {
   std::unique_ptr<HostCache> cache;  // of another kind
 };
 
-FixedTable::FixedTable(const FixedOptions& options) : state_(std::make_unique<State>(options)) {}
+FixedTable::FixedTable(const FixedOptions& options) {
+  require(options.index <= FixedIndexKind::set, "index is none of FixedIndexKind");
+  state_ = std::make_unique<State>(options);
+}
 FixedTable::~FixedTable() = default;
 
 uint64_t FixedTable::size() const {

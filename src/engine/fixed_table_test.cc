@@ -100,12 +100,13 @@ TEST_F(FixedTableTest, CompareAndSwapComparesValues) {
   }
 }
 
-TEST_F(FixedTableTest, SpansOfDifferentLengthsAreRefused) {
+TEST_F(FixedTableTest, SpansOfDifferentLengthsAndUnknownKindsAreRefused) {
   const Values two = {1, 2};
   Values one = {1};
   std::vector<uint8_t> flags(2);
   std::vector<uint8_t> flag(1);
   Values out(2);
+  EXPECT_THROW(FixedTable({.index = static_cast<FixedIndexKind>(9)}), std::invalid_argument);
   EXPECT_THROW(handle.get(two, one, flags), std::invalid_argument);
   EXPECT_THROW(handle.get(two, out, flag), std::invalid_argument);
   EXPECT_THROW(handle.put(two, one), std::invalid_argument);

@@ -3,6 +3,7 @@
 #include "engine/span_requests.h"
 #include "gpu/platform/cuda_device.cuh"
 #include "gpu/platform/cuda_setup.cuh"
+#include "gpu/rows/row_call.h"
 #include "gpu/rows/split_row_store.h"
 #include "isotherm/gpu/row_table.h"
 #include "isotherm/row_table.h"
@@ -15,6 +16,7 @@ DeviceRowOptions checked(const RowTableOptions& options) {
   if (bytes == 0 || bytes % 16 != 0 || bytes > isotherm::RowTableOptions::most_row_bytes) {
     throw std::invalid_argument("row_bytes must be a multiple of 16 from 16 to 1048576");
   }
+  if (options.scores > RowScores::use) throw std::invalid_argument("scores is none of RowScores");
   DeviceRowOptions checked;
   checked.row_bytes = options.row_bytes;
   checked.index.gpu_memory = options.gpu_memory;
@@ -38,6 +40,9 @@ struct RowTable::State : StoreOnGpus<SplitRowStore<CudaDevice>> {
     use([&](auto& its) { its.run(requests, stream); });
   }
   void run_host(const RowRequests& requests) {
+    if (requests.n != 0 && requests.rows == nullptr && sends_rows(requests)) {
+      throw std::invalid_argument("the operation needs rows");
+    }
     use([&](auto& its) { its.run_host(requests); });
   }
   void run_host(RowOp op, std::span<const uint64_t> keys, std::span<const std::byte> rows,

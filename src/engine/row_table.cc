@@ -34,6 +34,9 @@ uint64_t checked_row_bytes(uint64_t bytes) {
 }
 
 const RowTableOptions& checked_scores(const RowTableOptions& options) {
+  if (options.scores > RowScores::use) {
+    throw std::invalid_argument("scores is none of RowScores");
+  }
   if (!options.evict) return options;
   if (options.scores == RowScores::none) {
     throw std::invalid_argument("a table of rows evicts by their scores, and this one has none");

@@ -102,6 +102,8 @@ TEST_F(RowTableTest, EveryOperationDoesWhatItsNameSaysInOrder) {
 TEST_F(RowTableTest, WrongColumnsAreRefused) {
   EXPECT_THROW(RowTable({.row_bytes = 0}), std::invalid_argument);
   EXPECT_THROW(RowTable({.row_bytes = (1 << 20) + 1}), std::invalid_argument);
+  EXPECT_THROW(RowTable({.row_bytes = 64, .scores = static_cast<RowScores>(9)}),
+               std::invalid_argument);
   const Keys keys = {1};
   std::vector<uint8_t> none;
   EXPECT_THROW(handle.get(keys, before.data(), none), std::invalid_argument);

@@ -81,8 +81,9 @@ std::string set_clients(ClientLimits& limits, std::string_view text, bool dry) {
   constexpr uint64_t most_bytes = std::numeric_limits<int64_t>::max();
   const bool percent = text.ends_with('%');
   const auto amount = parse_memory(text.substr(0, text.size() - (percent ? 1 : 0)));
-  if (!amount || *amount > (percent ? most_percent : most_bytes)) {
-    return "argument must be a memory or percent value";
+  if (!amount || *amount > most_bytes) return "argument must be a memory or percent value";
+  if (percent && *amount > most_percent) {
+    return "percentage argument must be less or equal to " + std::to_string(most_percent);
   }
   const auto told = static_cast<int64_t>(*amount);
   if (!dry) limits.clients = percent ? -told : told;

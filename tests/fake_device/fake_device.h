@@ -36,6 +36,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <typeinfo>
@@ -140,7 +141,11 @@ class FakeDevice {
   bool launch_resident(Stream stream, uint32_t blocks, uint32_t threads, const Kernel& kernel);
   // Time passes while the host waits for a resident kernel; false when the device is lost.
   bool pause();
-  bool healthy(Stream /*stream*/) const { return !lost(); }
+  bool healthy(Stream /*stream*/) const { return healthy(); }
+  bool healthy() const { return !lost(); }
+  // Whether a test says that the stream is being captured.
+  bool captures(Stream stream) const { return captured_ == stream; }
+  void capture(std::optional<Stream> stream) { captured_ = stream; }
 
   // Failures on demand: the next `n` succeed, those after them fail; `never` is back to normal.
   void fail_allocations_after(uint64_t n);
@@ -194,6 +199,7 @@ class FakeDevice {
   uint64_t launches_left_ = never;
   uint64_t operations_left_ = never;
   std::map<const char*, uint64_t> pinned_;  // address → bytes
+  std::optional<Stream> captured_;
   uint64_t launches_ = 0;
   uint64_t waits_ = 0;
   bool lost_ = false;

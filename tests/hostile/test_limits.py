@@ -140,6 +140,8 @@ def test_config_takes_and_shows_them(server, admin):
         b"argument must be between 1048576 and 9223372036854775807 inclusive")
     assert admin.command("CONFIG", "SET", "maxmemory-clients", "-1") == (
         failed % b"maxmemory-clients" + b"argument must be a memory or percent value")
+    assert admin.command("CONFIG", "SET", "maxmemory-clients", "101%") == (
+        failed % b"maxmemory-clients" + b"percentage argument must be less or equal to 100")
     assert admin.command("CONFIG", "SET", "maxmemory-clients", "5%") == b"+OK"
     assert get("maxmemory-clients") == b"5%"
     assert admin.command("CONFIG", "SET", "maxmemory-clients", "0", OUTPUT, kept.decode()) == b"+OK"

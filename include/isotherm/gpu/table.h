@@ -42,8 +42,9 @@
 //
 // Threads. Any; calls take turns. The GPU that the calling thread has chosen (cudaSetDevice) is the
 // same after a call. Errors. std::runtime_error without a GPU or when any of its devices fails,
-// after which the table is lost and every call throws; std::invalid_argument for missing columns,
-// and for other numbers of slices or streams than GPUs; std::bad_alloc without memory for the empty
+// after which the table is lost and every call throws; std::invalid_argument for columns that are
+// missing or not aligned to 8 bytes, for a stream that is being captured for a graph, and for other
+// numbers of slices or streams than GPUs; std::bad_alloc without memory for the empty
 // table or for the work space of a call with writes. Limits. 32 GPUs of one host, 31 with host
 // memory. Sources. Mega-KV, sections 3 (index and batches in device memory) and 7.1 (data sharded
 // over GPUs); H-Rocks, section 5 (arrival order within a batch).
@@ -62,8 +63,9 @@ namespace isotherm::gpu {
 struct TableOptions {
   // GPUs by CUDA's numbers; empty: all there are.
   std::vector<int> devices = {0};
-  // Bytes of each GPU's memory that the table may take; 0: no cap. Gets from and to pinned memory
-  // take up to 55 MB beside it, where there is as much.
+  // Bytes of each GPU's memory that the table may take; 0: no cap. The last 128 MiB of a GPU stay
+  // free in any case: kernels that are loaded later need some. Gets from and to pinned memory take
+  // up to 55 MB beside the cap, where there is as much.
   uint64_t gpu_memory = 0;
   // Bytes of host memory that the index may take beyond that; 0: none. Beside it some 40 MB are
   // pinned.

@@ -130,6 +130,11 @@ TEST_F(WrongItemCalls, NoRowsAreNoFault) {
   offsets[0] = 7;
   EXPECT_EQ(store.run_host(call), 0u);
   EXPECT_EQ(offsets[0], 0);
+  for (const TableOp op : {TableOp::get, TableOp::put, TableOp::erase}) {
+    call = {};
+    call.op = op;
+    EXPECT_EQ(store.run_host(call), 0u);
+  }
 }
 
 class DeviceItemCalls : public ::testing::Test {

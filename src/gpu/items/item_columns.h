@@ -23,11 +23,12 @@ inline bool has_writes(const gpu::ItemRequests& requests) {
 // What can be checked without looking at the arrays.
 inline void check_call(const gpu::ItemRequests& requests) {
   const gpu::ItemReplies& replies = requests.replies;
-  if (requests.keys.offsets == nullptr) throw std::invalid_argument("requests need keys");
   if (!is_item_op(requests.op))
     throw std::invalid_argument(
         "tables of items take get, put, erase, put_if_absent, put_if_present, put_if_version "
         "and erase_if_version");
+  if (requests.rows == 0) return;
+  if (requests.keys.offsets == nullptr) throw std::invalid_argument("requests need keys");
   if (requests.ops == nullptr && puts_item(requests.op) && requests.values.offsets == nullptr) {
     throw std::invalid_argument("puts need values");
   }

@@ -32,9 +32,16 @@ inline bool is_gets(const TableRequests& requests) {
   return requests.ops == nullptr && requests.op == TableOp::get;
 }
 
-// Throws std::invalid_argument for columns that are missing.
+// Throws std::invalid_argument for columns that are missing, or that kernels could not read.
 inline void require_columns(const TableRequests& requests) {
   if (requests.keys == nullptr) throw std::invalid_argument("requests need keys");
+  const void* const columns[] = {requests.keys, requests.values, requests.expected,
+                                 requests.values_out};
+  for (const void* const column : columns) {
+    if (reinterpret_cast<uintptr_t>(column) % sizeof(uint64_t) != 0) {
+      throw std::invalid_argument("keys and values must be aligned to 8 bytes");
+    }
+  }
   if ((requests.values_out == nullptr) != (requests.found == nullptr)) {
     throw std::invalid_argument("values_out and found must both be given, or neither");
   }

@@ -218,16 +218,20 @@ class CudaDevice {
   uint32_t full_grid() const { return multiprocessors_ * 16; }
   uint32_t multiprocessors() const { return multiprocessors_; }
 
+  // The last of a GPU's memory is left to others: a kernel is loaded when it is first launched,
+  // which takes some, and where there is none the launch fails.
   void* allocate(uint64_t bytes) {
+    if (available() < bytes) return nullptr;
     void* memory = nullptr;
     return check(cudaMalloc(&memory, bytes)) ? memory : nullptr;
   }
   void release(void* memory, uint64_t /*bytes*/) { check(cudaFree(memory)); }
-  // Bytes that nobody has.
+  // Bytes that nobody has and that may be taken.
   uint64_t available() {
+    constexpr size_t for_others = size_t{128} << 20;
     size_t free = 0;
     size_t all = 0;
-    return check(cudaMemGetInfo(&free, &all)) ? free : 0;
+    return check(cudaMemGetInfo(&free, &all)) && free > for_others ? free - for_others : 0;
   }
   // The memory node of the host that is nearest (base/memory_node.h).
   int memory_node() const { return memory_node_; }
@@ -352,6 +356,20 @@ class CudaDevice {
   bool healthy(Stream stream) {
     const cudaError_t state = cudaStreamQuery(stream);
     return state == cudaErrorNotReady || check(state);
+  }
+  // The same of no stream.
+  bool healthy() {
+    size_t free = 0;
+    size_t all = 0;
+    return check(cudaMemGetInfo(&free, &all));
+  }
+  // Whether what is queued there is recorded for a graph instead.
+  bool captures(Stream stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaError_t code = cudaStreamIsCapturing(stream, &status);
+    if (code != cudaSuccess) cudaGetLastError();
+    return code == cudaErrorStreamCaptureImplicit ||
+           (code == cudaSuccess && status != cudaStreamCaptureStatusNone);
   }
 
  private:

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 
 #include "gpu/platform/call_order.h"
 #include "gpu/platform/device_loss.h"
@@ -55,9 +56,13 @@ class DeviceContext {
   bool lost() const { return loss_.lost(); }
   void lose() { loss_.lose(); }
 
-  // Runs work(), which uses `stream`, for whoever holds the lock.
+  // Runs work(), which uses `stream`, for whoever holds the lock. Throws std::invalid_argument for
+  // a stream that is being captured: what to launch is decided by counts that the host waits for.
   template <class Work>
   void guard(Stream stream, Work&& work) {
+    if (device().captures(stream)) {
+      throw std::invalid_argument("a table takes no calls in a stream that is being captured");
+    }
     loss_.guard(work, [&] { device().synchronize(stream); });
   }
   // A call: takes the lock.

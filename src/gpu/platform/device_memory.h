@@ -24,12 +24,15 @@ class DeviceMemory {
   DeviceMemory(Device& device, uint64_t cap, MemorySide side = MemorySide::device)
       : device_(device), cap_(cap), side_(side) {}
 
-  // Null where the cap or the device, or the host, has no room.
+  // Null where the cap or the device, or the host, has no room. Throws DeviceError where the device
+  // has failed, which gives none, either.
   void* allocate(uint64_t bytes) {
     if (!reserve(bytes)) return nullptr;
     void* memory = on_host() ? device_.allocate_pinned(bytes) : device_.allocate(bytes);
-    if (memory == nullptr) used_ -= bytes;
-    return memory;
+    if (memory != nullptr) return memory;
+    used_ -= bytes;
+    require_device(device_.healthy(), "take memory");
+    return nullptr;
   }
   void release(void* memory, uint64_t bytes) {
     if (on_host()) {

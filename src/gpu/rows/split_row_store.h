@@ -101,6 +101,7 @@ class SplitRowStore {
   void run(const gpu::RowRequests& call, uint32_t home, Stream stream) {
     if (home >= gpus_.size()) throw std::invalid_argument("the table has no such GPU");
     require_scores(call.scores);
+    require_columns(call, true);
     const Keep keep;
     if (alone()) {
       gpus_[0]->enter();
@@ -128,6 +129,7 @@ class SplitRowStore {
   // in parts.
   template <class Reply>
   void run_host(const gpu::RowRequests& call, uint64_t row_bytes, Reply&& reply) {
+    require_columns(call, false);
     by_host([&](HostRows<Device>& rows) {
       rows.run(
           call, row_bytes,

@@ -142,5 +142,29 @@ TEST(SplitRowStore, RefusesAPlaceThatItHasNot) {
   EXPECT_THROW(SplitRowStore<FakeDevice>({}, {64, 64 * 64, {0, 3, 4, 256}}), std::invalid_argument);
 }
 
+TEST(SplitRowStore, RefusesColumnsThatKernelsCouldNotRead) {
+  FakeGpus gpus(1, 1);
+  SplitRowStore<FakeDevice> store(gpus.pointers, {64, 64 * 64, {0, 3, 4, 256}});
+  FakeDevice& device = *gpus.devices[0];
+  const FakeDevice::Keep keep;
+  device.enter();
+  const DeviceStream<FakeDevice> stream(device);
+  DeviceMemory<FakeDevice> arrays(device, 0);
+  const DeviceArray<FakeDevice, uint64_t> keys(arrays, 2), rows(arrays, 24);
+  const DeviceArray<FakeDevice, uint8_t> found(arrays, 2);
+  const auto refused = [&](const gpu::RowRequests& call) {
+    EXPECT_THROW(store.run(call, stream.get()), std::invalid_argument);
+  };
+  refused({gpu::RowOp::put, 2, nullptr, rows.data(), nullptr});
+  refused({gpu::RowOp::put, 2, keys.data(), nullptr, nullptr});
+  refused({gpu::RowOp::put, 2, keys.data(), rows.data() + 1, nullptr});
+  refused({gpu::RowOp::get, 2, keys.data(), rows.data(), nullptr});
+  refused({gpu::RowOp::get_or_insert, 2, keys.data(), rows.data(), nullptr});
+  refused({static_cast<gpu::RowOp>(77), 2, keys.data(), rows.data(), found.data()});
+  EXPECT_THROW(store.run_host({static_cast<gpu::RowOp>(77)}), std::invalid_argument);
+  store.run({gpu::RowOp::put, 0, nullptr, nullptr, nullptr}, stream.get());
+  EXPECT_EQ(store.stats().entries, 0u);
+}
+
 }  // namespace
 }  // namespace isotherm::split_row_store_test

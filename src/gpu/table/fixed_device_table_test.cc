@@ -123,6 +123,39 @@ TEST(FixedDeviceTable, SaysWhenTheDeviceIsLost) {
   }
 }
 
+// Which gives no memory then, either.
+TEST(FixedDeviceTable, SaysThatTheDeviceIsLostWhereItNeedsMemory) {
+  FakeDevice device(1, memory);
+  const DeviceStream<FakeDevice> stream(device);
+  DeviceMemory<FakeDevice> arrays(device, 0);
+  FixedDeviceTable<FakeDevice> table(device, {0, 1, 4, 256});
+  device.lose();
+  EXPECT_THROW((DeviceArray<FakeDevice, char>(arrays, 1)), DeviceError);
+  EXPECT_EQ(arrays.used(), 0u);
+  EXPECT_THROW(table.reserve(100'000), DeviceError);
+  EXPECT_THROW(table.stats(), DeviceError);
+}
+
+// Nothing is queued, so the table is as it was.
+TEST(FixedDeviceTable, RefusesAStreamThatIsBeingCaptured) {
+  FakeDevice device(1, memory);
+  const DeviceStream<FakeDevice> stream(device);
+  FixedDeviceTable<FakeDevice> table(device, {0, 1, 4, 256});
+  DeviceMemory<FakeDevice> arrays(device, 0);
+  const DeviceArray<FakeDevice, uint64_t> keys(arrays, 1);
+  ASSERT_TRUE(device.clear(stream.get(), keys.data(), keys.bytes()));
+  TableRequests call;
+  call.rows = 1;
+  call.op = TableOp::put;
+  call.keys = keys.data();
+  device.capture(stream.get());
+  EXPECT_THROW(table.run(call, stream.get()), std::invalid_argument);
+  device.capture({});
+  EXPECT_EQ(table.stats().entries, 0u);
+  table.run(call, stream.get());
+  EXPECT_EQ(table.stats().entries, 1u);
+}
+
 TEST(FixedDeviceTable, ThrowsWithoutMemoryForTheEmptyTable) {
   for (uint64_t allocations = 0; allocations < 5; ++allocations) {
     FakeDevice device(1, memory);
@@ -206,6 +239,9 @@ TEST(FixedDeviceTable, MissingColumnsAreRefused) {
   call.found = found.data();
   EXPECT_THROW(table.run(call, stream.get()), std::invalid_argument);
   call.values_out = seen.data();
+  call.keys = reinterpret_cast<const uint64_t*>(reinterpret_cast<const char*>(keys.data()) + 4);
+  EXPECT_THROW(table.run(call, stream.get()), std::invalid_argument);
+  call.keys = keys.data();
   for (const TableOp op : {TableOp::put, TableOp::compare_and_swap, TableOp::get}) {
     call.op = op;
     table.run(call, stream.get());
