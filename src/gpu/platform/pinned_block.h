@@ -7,15 +7,19 @@
 #include <cstdint>
 #include <new>
 
+#include "gpu/platform/device_error.h"
+
 namespace isotherm {
 
 template <class Device>
 class PinnedBlock {
  public:
-  // Contents undefined. Throws std::bad_alloc.
+  // Contents undefined. Throws std::bad_alloc, and DeviceError where the device has failed.
   PinnedBlock(Device& device, uint64_t bytes)
       : device_(device), bytes_(bytes), data_(static_cast<char*>(device.allocate_pinned(bytes))) {
-    if (data_ == nullptr) throw std::bad_alloc();
+    if (data_ != nullptr) return;
+    require_device(device.healthy(), "take pinned memory");
+    throw std::bad_alloc();
   }
   ~PinnedBlock() { device_.release_pinned(data_, bytes_); }
   PinnedBlock(const PinnedBlock&) = delete;

@@ -7,6 +7,7 @@
 #include "device_checks/device_table_checks.h"
 #include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
+#include "gpu/platform/pinned_block.h"
 #include "isotherm/gpu/common.h"
 
 namespace isotherm::fixed_device_table_test {
@@ -132,6 +133,7 @@ TEST(FixedDeviceTable, SaysThatTheDeviceIsLostWhereItNeedsMemory) {
   device.lose();
   EXPECT_THROW((DeviceArray<FakeDevice, char>(arrays, 1)), DeviceError);
   EXPECT_EQ(arrays.used(), 0u);
+  EXPECT_THROW(PinnedBlock(device, 1), DeviceError);
   EXPECT_THROW(table.reserve(100'000), DeviceError);
   EXPECT_THROW(table.stats(), DeviceError);
 }
