@@ -1,7 +1,9 @@
 // A server with a tree: its commands, and its next start.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <set>
 #include <string>
@@ -76,6 +78,18 @@ TEST_F(TreeServerTest, AFlushIsInNoLogOfTheFiles) {
   start();
   expect({"DBSIZE"}, ":0\r\n");
   expect({"GET", "a"}, "$-1\r\n");
+}
+
+TEST_F(TreeServerTest, StartsLeaveNoFilesBehind) {
+  const std::filesystem::path folder = options_.store.tree;
+  const std::filesystem::path cut = folder / "OPTIONS-000001.dbtmp";
+  std::ofstream(cut) << "half written";
+  for (int i = 0; i < 4; ++i) start();
+  const std::filesystem::directory_iterator files(folder);
+  EXPECT_LE(std::count_if(begin(files), end(files),
+                          [](const auto& file) { return file.path().extension() == ".log"; }),
+            1);
+  EXPECT_FALSE(std::filesystem::exists(cut));
 }
 
 TEST_F(TreeServerTest, TheJournalIsCutBehindWhatTheFilesHave) {

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -119,6 +120,7 @@ class RocksdbFiles final : public TreeFiles {
     meta_ = families.back();
     views_ = std::make_unique<RocksdbViews>(*db_);
     listener_->tell(views_.get());
+    remove_leftovers();
     reserve.take();
   }
   ~RocksdbFiles() override {
@@ -336,6 +338,28 @@ class RocksdbFiles final : public TreeFiles {
       for (const std::string& path : one.external_files) std::filesystem::remove(path, ignored);
     }
     return text_of(status);
+  }
+
+  // RocksDB 7.8 keeps the log of every start, though it is empty and passed over, and options that
+  // a kill has left half written: a folder would have a file more with each start.
+  void remove_leftovers() const {
+    std::unique_ptr<rocksdb::LogFile> log;
+    std::vector<std::string> names;
+    if (!db_->GetCurrentWalFile(&log).ok() || !options_.env->GetChildren(folder_, &names).ok()) {
+      return;
+    }
+    for (const std::string& name : names) {
+      const std::string path = folder_ + "/" + name;
+      uint64_t number = 0;
+      uint64_t bytes = 0;
+      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+      const bool is_old_log =
+          error == std::errc() && std::string_view(end, name.data() + name.size()) == ".log" &&
+          number < log->LogNumber() && options_.env->GetFileSize(path, &bytes).ok() && bytes == 0;
+      if (is_old_log || (name.starts_with("OPTIONS-") && name.ends_with(".dbtmp"))) {
+        static_cast<void>(options_.env->DeleteFile(path));
+      }
+    }
   }
 
   // What a crash has left there belongs to nobody.
