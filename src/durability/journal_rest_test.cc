@@ -46,6 +46,25 @@ TEST_F(JournalRestTest, DamageInWhatWasSyncedLastIsNoTornTail) {
 }
 
 // The mark itself is not synced, or a store that rests would be synced for ever.
+// A start in the place of the last one, which was killed.
+TEST_F(JournalRestTest, StartsThatAreKilledLeaveOneFile) {
+  open();
+  ASSERT_EQ(put("key", "1"), Status::ok);
+  const auto start_again = [&] {
+    const std::string left = new_folder();
+    std::filesystem::copy(folder, left);
+    folder = left;
+    open();
+  };
+  for (int i = 0; i < 4; ++i) start_again();
+  EXPECT_EQ(segments().size(), 2u);
+  ASSERT_EQ(put("key", "2"), Status::ok);
+  start_again();
+  EXPECT_EQ(segments().size(), 3u);
+  EXPECT_EQ(store->content().size(), 1u);
+  EXPECT_EQ(std::get<0>(store->content().begin()->second), "2");
+}
+
 TEST_F(JournalRestTest, AStoreThatRestsIsSyncedNoMore) {
   open(SyncPolicy::everysec);
   put("key", "value");

@@ -16,6 +16,7 @@ int SegmentWriter::sync_last(uint64_t used_bytes, uint64_t oldest) {
   files_.trim(file, used_bytes);
   files_.close(file);
   remove_dropped(oldest, manifest_.last + 1);
+  takes_last_ = used_bytes == sizeof(SegmentHeader);
   return result;
 }
 
@@ -35,7 +36,7 @@ uint64_t SegmentWriter::size_of_next(uint64_t least_bytes) const {
 
 int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t least_bytes) {
   Manifest next = manifest_;
-  ++next.last;
+  if (!takes_last_) ++next.last;
   // Nothing behind this takes memory.
   const FileName its(segment_path(base_, next.last));
   lsns_.reserve(lsns_.size() + 1);
@@ -53,7 +54,7 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
   int made = std::exchange(prepared_, -1);
   int result = made < 0 ? make(its, &header, sizeof header, bytes, made)
                         : name(its, &header, sizeof header, made);
-  if (result >= 0) {
+  if (result >= 0 && !takes_last_) {
     begins_ = true;
     result = write_manifest(next);
   }
@@ -71,7 +72,7 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
   capacity_ = bytes;
   first_lsn_ = first_lsn;
   manifest_ = next;
-  lsns_.push_back(first_lsn);
+  if (!std::exchange(takes_last_, false)) lsns_.push_back(first_lsn);
   return 0;
 }
 

@@ -2,7 +2,8 @@
 //
 // A segment is made beside its name: room for all of it, its header, sync, then the name. Only then
 // the manifest names it, likewise, and only then records go into it. So a crash at any moment
-// leaves a journal that can be read. Nothing is ever written over: a start begins a new segment.
+// leaves a journal that can be read. Nothing is ever written over: a start begins a new segment, in
+// the place of the last one where that has nothing, so that starts that are killed leave one file.
 //
 // Where segments become full one after the other, the room for the next one is taken while this one
 // is being filled (`prepare`): a file beside its name, which a crash leaves and a start makes anew.
@@ -57,7 +58,8 @@ class SegmentWriter {
   // What the process before wrote into the last segment, and may not have synced, is on disk then;
   // behind `used_bytes` of the file is nothing. Segments from `oldest` on may be there still.
   int sync_last(uint64_t used_bytes, uint64_t oldest);
-  // Begins the next segment, with room for `least_bytes` of records.
+  // Begins the next segment, with room for `least_bytes` of records; the first time in the place of
+  // the last one, if that is empty.
   int begin(uint64_t first_lsn, uint64_t first_version, uint64_t least_bytes);
   // Takes the room for the next one where the last one that ended was full, or had its room taken
   // ahead. Where that fails, `begin` does it.
@@ -123,12 +125,13 @@ class SegmentWriter {
   std::vector<uint64_t> lsns_;  // of its segments, in order
   const uint64_t segment_bytes_;
   int file_ = -1;
-  char* mapped_ = nullptr;  // all of the file, or none
-  int prepared_ = -1;       // the file of the next, beside its name, of segment_bytes_
-  FileName prepared_name_;  // its name
-  bool prepares_ = false;   // it is wanted
-  bool begins_ = false;     // the manifest may name the next already, so nothing goes into this one
-  uint64_t capacity_ = 0;   // bytes of the file
+  char* mapped_ = nullptr;   // all of the file, or none
+  int prepared_ = -1;        // the file of the next, beside its name, of segment_bytes_
+  FileName prepared_name_;   // its name
+  bool prepares_ = false;    // it is wanted
+  bool takes_last_ = false;  // the last one is empty, and of the process before
+  bool begins_ = false;    // the manifest may name the next already, so nothing goes into this one
+  uint64_t capacity_ = 0;  // bytes of the file
   uint64_t first_lsn_ = 0;
 };
 
