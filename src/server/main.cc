@@ -1,13 +1,18 @@
 // isotherm-server: parses the flags, runs a Server until SIGINT or SIGTERM.
 
+#include <poll.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <iterator>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -54,6 +59,44 @@ sigset_t block_ending_signals() {
   for (const int harmless : {SIGPIPE, SIGXFSZ, SIGHUP}) std::signal(harmless, SIG_IGN);
   return ending;
 }
+
+// While the store is filled, which may take minutes: as in Redis a signal ends the process at once,
+// whatever it waits for. To the files that is as a kill. The signals that come when this is gone
+// are left for who waits for them next.
+class EndWhileFilling {
+ public:
+  explicit EndWhileFilling(const sigset_t& ending)
+      : signals_(::signalfd(-1, &ending, SFD_CLOEXEC)), filled_(::eventfd(0, EFD_CLOEXEC)) {
+    if (signals_ >= 0 && filled_ >= 0) thread_ = std::thread([this] { run(); });
+  }
+  ~EndWhileFilling() {
+    if (thread_.joinable()) {
+      ::eventfd_write(filled_, 1);
+      thread_.join();
+    }
+    for (const int file : {signals_, filled_}) {
+      if (file >= 0) ::close(file);
+    }
+  }
+  EndWhileFilling(const EndWhileFilling&) = delete;
+  EndWhileFilling& operator=(const EndWhileFilling&) = delete;
+
+ private:
+  void run() const {
+    pollfd awaited[] = {{filled_, POLLIN, 0}, {signals_, POLLIN, 0}};
+    while (::poll(awaited, std::size(awaited), -1) < 0) {
+    }
+    signalfd_siginfo its{};
+    if (awaited[0].revents != 0 || ::read(signals_, &its, sizeof its) != sizeof its) return;
+    log(LogLevel::notice,
+        "ending on signal " + std::to_string(its.ssi_signo) + " before the store is filled");
+    ::_exit(EXIT_SUCCESS);
+  }
+
+  const int signals_;
+  const int filled_;
+  std::thread thread_;
+};
 
 // From the first signal on, until it turns out that the server goes on: as in Redis, one more
 // SIGINT ends the process whatever it waits for, be it a disk that never answers. In this thread
@@ -106,9 +149,12 @@ void log_start(isotherm::Server& server, const isotherm::net::ServerOptions& opt
 int run(const isotherm::net::ServerOptions& options) {
   const sigset_t ending = block_ending_signals();
   const isotherm::SystemClock clock;
+  std::optional<EndWhileFilling> end_while_filling(ending);
   isotherm::Server server(options, clock);
   server.state().shutdown.owner = [] { ::kill(::getpid(), SIGTERM); };
-  server.start();
+  server.fill();
+  end_while_filling.reset();
+  server.serve();
   log_start(server, options);
   for (;;) {
     int signal = 0;

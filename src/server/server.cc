@@ -77,6 +77,11 @@ Server::~Server() {
 }
 
 void Server::start(Files& files) {
+  fill(files);
+  serve();
+}
+
+void Server::fill(Files& files) {
   engine_.log_to([](const std::string& line) { net::log(net::LogLevel::warning, line); });
   if (const std::string unread = look_for_redis_files(options_); !unread.empty()) {
     net::log(net::LogLevel::warning, unread);
@@ -90,6 +95,9 @@ void Server::start(Files& files) {
   saver_ = std::make_unique<Saver>(
       engine_, state_.saves, options_.dir, options_.dbfilename, files, [this] { release_held(); },
       state_.journal);
+}
+
+void Server::serve() {
   state_.resp_port = listen(options_.port, net::Speaks::resp);
   state_.memcached_port = listen(options_.memcached_port, net::Speaks::memcached);
   listen_on_path(options_.unixsocket, options_.unixsocketperm, net::Speaks::resp);

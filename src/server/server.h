@@ -4,8 +4,8 @@
 // the same in the server program and inside a test, which gives it ports of 0 and a clock it turns
 // by hand.
 //
-// Threads. `start`, `stop` and the destructor belong to the owner's thread; the ports may be read
-// by any thread once `start` has returned.
+// Threads. `fill`, `serve`, `start`, `stop` and the destructor belong to the owner's thread; the
+// ports may be read by any thread once `start` has returned.
 #pragma once
 
 #include <cstdint>
@@ -37,9 +37,12 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Has the store as the journal and its base tell, or without one as the snapshot does, listens on
-  // all addresses and starts the threads. Throws JournalError, RdbError, or std::system_error,
-  // naming the address.
+  // Has the store as the journal and its base tell, or without one as the snapshot does. Throws
+  // JournalError or RdbError.
+  void fill(Files& files = system_files());
+  // Listens on all addresses and starts the threads. Throws std::system_error, naming the address.
+  void serve();
+  // Both.
   void start(Files& files = system_files());
   // Answers what was read, closes all connections and ends the threads. Again: does nothing.
   void stop();

@@ -99,6 +99,18 @@ def test_nothing_answered_is_lost_when_the_server_is_killed_at_a_point(folder):
 
 
 @pytest.mark.skipif(not os.path.exists(BINARY), reason="no build that stands still")
+@pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_start_that_waits(folder, ends):
+    command = [BINARY, "--port", "0", "--memcached-port", "off", "--dir", folder, "--appendonly", "yes"]
+    server = servers.Server(command, {**os.environ, "ISOTHERM_HANG_AT": "segment.sync:1"})
+    assert servers.soon(lambda: os.path.exists(f"{folder}/appendonly.aof.1.new"))
+    server.process.send_signal(ends)
+    assert server.process.wait(timeout=servers.LONGEST_SECONDS) == 0
+    assert f"ending on signal {ends.value} before the store is filled" in server.output()
+    shutil.rmtree(server.folder)
+
+
+@pytest.mark.skipif(not os.path.exists(BINARY), reason="no build that stands still")
 def test_a_second_interrupt_ends_a_server_whose_disk_hangs(folder):
     os.environ["ISOTHERM_HANG_AT"] = "snapshot.sync:1"
     try:
