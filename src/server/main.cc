@@ -1,5 +1,6 @@
 // isotherm-server: parses the flags, runs a Server until SIGINT or SIGTERM.
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -45,6 +46,14 @@ void lower_maxclients(isotherm::net::ServerOptions& options) {
   options.maxclients = allowed;
   log(LogLevel::warning,
       "maxclients lowered to " + std::to_string(allowed) + ": no more descriptors allowed");
+}
+
+// One that is closed would be the number of the next file that is opened, of the store's perhaps,
+// and whoever logs would write into that.
+void fill_standard_descriptors() {
+  int file = 0;
+  while (file >= 0 && file <= STDERR_FILENO) file = ::open("/dev/null", O_RDWR);
+  if (file >= 0) ::close(file);
 }
 
 // Blocks the signals that end the server, in this thread and all that it starts. A client that
@@ -173,6 +182,7 @@ int run(const isotherm::net::ServerOptions& options) {
 int main(int argc, char** argv) {
   isotherm::net::ServerOptions options;
   if (const auto status = isotherm::parse_flags(argc, argv, options)) return *status;
+  fill_standard_descriptors();
   isotherm::net::open_log(options.loglevel);
   try {
     lower_maxclients(options);

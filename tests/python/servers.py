@@ -54,12 +54,12 @@ class Server:
     udp_port = None
     stopped = False
 
-    def __init__(self, command, env=None):
+    def __init__(self, command, env=None, **how):
         self.folder = tempfile.mkdtemp(prefix="isotherm-test-")
         self.log = os.path.join(self.folder, "log")
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT,
-                                            cwd=self.folder, env=env)
+                                            cwd=self.folder, env=env, **how)
 
     def __enter__(self):
         return self

@@ -22,6 +22,17 @@ def test_a_terminal_that_goes_away_ends_nothing(server):
     assert redis.Redis(port=server.resp_port).ping()
 
 
+def test_a_closed_output_is_no_file_of_the_store(tmp_path):
+    """Descriptor 1 is the first that is free then."""
+    port = servers.free_port()
+    command = [servers.isotherm_binary(), "--port", str(port), "--memcached-port", "off",
+               "--tree", str(tmp_path / "tree")]
+    with servers.Server(command, preexec_fn=lambda: os.close(1)) as server:
+        assert servers.soon(lambda: servers.answers(port, b"PING\r\n", b"+PONG\r\n"))
+        assert os.readlink(f"/proc/{server.pid}/fd/1") == "/dev/null"
+    assert "listening" not in (tmp_path / "tree" / "LOG").read_text()
+
+
 def test_a_file_at_its_limit_of_size_is_an_error(server):
     client = redis.Redis(port=server.resp_port)
     client.set("key", "v" * (2 << 20))
