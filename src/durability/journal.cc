@@ -8,6 +8,7 @@
 
 #include "base/broken.h"
 #include "base/kill_point.h"
+#include "base/lasting_thread.h"
 #include "base/wait_for_memory.h"
 
 namespace isotherm {
@@ -71,7 +72,7 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
   }
   follow_cap();
   count_memory();
-  writer_ = std::thread([this] { run(); });
+  writer_ = lasting_thread([this] { run(); });
 }
 
 Journal::~Journal() {

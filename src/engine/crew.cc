@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "base/broken.h"
+#include "base/lasting_thread.h"
 #include "engine/batch_runner.h"
 #include "engine/engine_state.h"
 
@@ -49,7 +50,7 @@ void Crew::make_threads() {
   for (uint32_t i = 0; i < count_; ++i) {
     BatchRunner& runner = *runners_.emplace_back(
         std::make_unique<BatchRunner>(engine_, false, this, fetchers_.get()));
-    threads_.emplace_back([this, &runner] { work(runner); });
+    threads_.push_back(lasting_thread([this, &runner] { work(runner); }));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/lasting_thread.h"
 #include "engine/crew.h"
 #include "engine/engine_state.h"
 
@@ -22,7 +23,7 @@ QuickPath::QuickPath(EngineState& engine, Crew& crew, ValueFetchers* fetchers)
       round_(engine.device->rounds(), executor_) {
   runs_.reserve(StepRound::most_works);
   works_.reserve(StepRound::most_works);
-  finisher_ = std::thread([this] { finish(); });
+  finisher_ = lasting_thread([this] { finish(); });
   engine_.add_executor(executor_);
 }
 

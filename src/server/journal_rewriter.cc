@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/lasting_thread.h"
 #include "base/wait_for_memory.h"
 #include "db/store_filler.h"
 #include "net/log.h"
@@ -44,7 +45,7 @@ JournalRewriter::JournalRewriter(Engine& engine, Journal& journal, const net::Li
       journal_(journal),
       live_(live),
       looks_(most_rows, MetaRequest{.kind = MetaRequest::Kind::look}),
-      thread_([this] { run(); }) {}
+      thread_(lasting_thread([this] { run(); })) {}
 
 JournalRewriter::~JournalRewriter() {
   journal_.rewrite_job().stop();
@@ -54,7 +55,6 @@ JournalRewriter::~JournalRewriter() {
 void JournalRewriter::run() {
   constexpr std::chrono::milliseconds between_looks(500);
   BackgroundJob& job = journal_.rewrite_job();
-  // What malloc has for a thread it takes at its first call, and cannot do without.
   wait_for_memory([this] { keys_.reserve(most_rows); });
   while (!job.stops()) {
     if (!job.wait(between_looks) && (job.stops() || !is_due())) continue;

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/lasting_thread.h"
 #include "durability/rdb_format.h"
 #include "durability/snapshot_file.h"
 #include "net/log.h"
@@ -59,7 +60,7 @@ Saver::Saver(Engine& engine, SaveJob& job, std::string folder, std::string name,
       snapshot_(make_snapshot_source(engine)),
       journal_(journal) {
   job_.begin_at(now_s(), engine_.stats().changes);
-  thread_ = std::thread([this] { run(); });
+  thread_ = lasting_thread([this] { run(); });
 }
 
 void Saver::stop() {

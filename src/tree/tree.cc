@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/lasting_thread.h"
 #include "base/raise_to.h"
 #include "base/wait_for_memory.h"
 
@@ -59,7 +60,7 @@ Tree::Tree(std::unique_ptr<TreeFiles> files, TreeOptions options)
   new_ = !files_->load(meta_);
   shard_locks_.front().last_version = meta_.last_version;
   count_memory(true);
-  writer_ = std::thread([this] { work(); });
+  writer_ = lasting_thread([this] { work(); });
 }
 
 bool Tree::wants_snapshot() const {

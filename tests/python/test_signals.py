@@ -1,5 +1,6 @@
-"""Signals that are no reason to end, and an end that cannot write what is in memory."""
+"""Signals and limits of a process that are no reason to end, and an end that cannot write what is in memory."""
 
+import contextlib
 import os
 import resource
 import shutil
@@ -42,6 +43,23 @@ def test_a_file_at_its_limit_of_size_is_an_error(server):
     resource.prlimit(server.pid, resource.RLIMIT_FSIZE,
                      (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert client.save()
+
+
+@pytest.mark.parametrize("flags", ["", "--appendonly yes", "--tree {}", "--tree {} --appendonly yes"])
+def test_threads_that_wake_without_memory_end_nothing(tmp_path, flags):
+    """Of what sleeps since the start nobody has needed memory before."""
+    its = flags.format(tmp_path / "tree").split()
+    with servers.Isotherm("--threads", "2", "--dir", str(tmp_path), *its) as server:
+        infinite = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        resource.prlimit(server.pid, resource.RLIMIT_AS, (1 << 20, resource.RLIM_INFINITY))
+        for command in "SET key value", "SAVE", "BGREWRITEAOF", "GET absent":
+            # Each by a connection of its own: threads take turns.
+            with contextlib.suppress(redis.RedisError):
+                redis.Redis(port=server.resp_port).execute_command(command)
+        resource.prlimit(server.pid, resource.RLIMIT_AS, infinite)
+        client = redis.Redis(port=server.resp_port)
+        assert client.set("key", "value")
+        assert client.save()
 
 
 def test_no_end_loses_what_a_tree_has_not_written(tmp_path):

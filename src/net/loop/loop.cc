@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/lasting_thread.h"
 #include "base/wait_for_memory.h"
 #include "net/memcached/protocol.h"
 #include "net/socket_address.h"
@@ -28,7 +29,7 @@ void Loop::prepare() {
 }
 
 void Loop::start() {
-  thread_ = std::thread([this] { run(); });
+  thread_ = lasting_thread([this] { run(); });
 }
 
 void Loop::stop() {
