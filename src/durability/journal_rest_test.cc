@@ -45,7 +45,6 @@ TEST_F(JournalRestTest, DamageInWhatWasSyncedLastIsNoTornTail) {
   EXPECT_EQ(JournalReader(copy, "test", 1).torn_bytes(), 0u);
 }
 
-// The mark itself is not synced, or a store that rests would be synced for ever.
 // A start in the place of the last one, which was killed.
 TEST_F(JournalRestTest, StartsThatAreKilledLeaveOneFile) {
   open();
@@ -65,6 +64,7 @@ TEST_F(JournalRestTest, StartsThatAreKilledLeaveOneFile) {
   EXPECT_EQ(std::get<0>(store->content().begin()->second), "2");
 }
 
+// The mark itself is not synced, or a store that rests would be synced for ever.
 TEST_F(JournalRestTest, AStoreThatRestsIsSyncedNoMore) {
   open(SyncPolicy::everysec);
   put("key", "value");
