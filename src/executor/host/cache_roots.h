@@ -45,9 +45,10 @@ struct CacheRoots {
     if (index != nullptr) index->prefetch(run.columns.hash[row]);
     return index;
   }
-  // Rows some way behind this one have started.
+  // Rows some way behind this one have started. The first write of a database makes its index, and
+  // may stand between `start` and here.
   static ISOTHERM_INLINE Location root(const Run& run, Row row, Start index) {
-    if (index == nullptr) return location::none;
+    if (index == nullptr) return find(run, row);
     ask_for_entry(run, row, *index);
     return find_in(run, row, *index);
   }

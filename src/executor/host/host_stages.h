@@ -45,8 +45,9 @@ struct LineRoots {
     __builtin_prefetch(reinterpret_cast<const char*>(home) + 64);
     return home;
   }
+  // The first write of a database makes its index, and may stand between `start` and here.
   static ISOTHERM_INLINE Location root(const Run& run, Row row, Start home) {
-    if (home == nullptr) return location::none;
+    if (home == nullptr) return find(run, row);
     return isotherm::find(Tile{}, home, run.columns.hash[row]).word;
   }
   static ISOTHERM_INLINE void prefetch(const Run& run, Row row) {

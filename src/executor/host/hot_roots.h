@@ -29,7 +29,9 @@ struct HotRoots {
     if (index != nullptr) table(run).prefetch(*index, run.columns.hash[row], use(run));
     return index;
   }
+  // The first write of a database makes its index, and may stand between `start` and here.
   static ISOTHERM_INLINE Location root(const Run& run, Row row, Start index) {
+    if (index == nullptr) index = Lines::index_of(run, row);
     if (index == nullptr) return location::none;
     return table(run).template find<Tile>(*index, run.columns.hash[row], use(run)).word;
   }
