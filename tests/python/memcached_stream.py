@@ -14,13 +14,16 @@ import time
 import memcached_commands
 import memcached_meta
 import memcached_udp
+import servers
 import shrink
 import wire
 from coverage import Coverage
 from resp_stream import Difference
 
-# memcached's clock ticks once a second.
+# In a replay; memcached's clock ticks once a second.
 EXPIRY_PAUSE_S = 2.2
+# A key that is set behind those that are to expire, with as long to live.
+LAST_TO_EXPIRE = b"last"
 PIPELINES_PER_SINGLE = 3
 COMMANDS_PER_EPOCH = 20_000
 VERSION = re.compile(rb"(?:^|\r\n)VERSION [^\r\n]*\r\n$")
@@ -259,14 +262,19 @@ class MemcachedStream:
             self.random.choice([b"set %s 3 1 1\r\n5\r\n", b"touch %s 1\r\n", b"gat 1 %s\r\n"]) % key
             for key in keys]
         self.commands += len(keys)
-        self.exchange(requests)
-        time.sleep(EXPIRY_PAUSE_S)
+        self.exchange([*requests, b"set %s 3 1 1\r\n5\r\n" % LAST_TO_EXPIRE])
+        if not servers.soon(self.have_expired):
+            raise Difference("a key with a second to live does not expire", list(self.history))
         self.history.append(None)
         self.expired.update(keys)
         entries = [entry for entry in memcached_commands.TABLE if "expired" in entry.classes]
         self.random.shuffle(entries)
         for key, entry in zip(keys, itertools.cycle(entries)):
             self.single(entry, key)
+
+    def have_expired(self):
+        """Asked of the servers, for the clock of one that stood still meanwhile may not have ticked yet."""
+        return self.connections[0].pipeline(b"get %s\r\n" % LAST_TO_EXPIRE) == [b"END\r\n"] * 2
 
     def too_large_step(self):
         size = self.random.choice([1048576, 1048577, 3_000_000])

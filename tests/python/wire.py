@@ -1,6 +1,8 @@
 """Sockets of the differential tests: the same bytes to two servers, the raw replies of both."""
 
+import contextlib
 import socket
+import time
 
 TIMEOUT_SECONDS = 120
 
@@ -50,6 +52,10 @@ class Wire:
 class Pair:
     """One connection to each of two servers."""
 
+    # The most seconds that an exchange of any pair has taken: by so much the moments may differ at which two
+    # servers run the same request, on a machine where one of them, or this process, stands still meanwhile.
+    most_seconds = 0.0
+
     def __init__(self, ports):
         self.wires = [Wire(port) for port in ports]
 
@@ -57,9 +63,17 @@ class Pair:
         """Sends `requests` (one for both, or one each); the replies of both."""
         if isinstance(requests, bytes):
             requests = (requests, requests)
-        # Servers take in what is sent while nobody reads their replies, which are short.
-        self.both("sending to", lambda side: self.wires[side].send(requests[side]))
-        return self.both("reading from", lambda side: self.wires[side].read_until(ends))
+        with self.timed():
+            # Servers take in what is sent while nobody reads their replies, which are short.
+            self.both("sending to", lambda side: self.wires[side].send(requests[side]))
+            return self.both("reading from", lambda side: self.wires[side].read_until(ends))
+
+    @staticmethod
+    @contextlib.contextmanager
+    def timed():
+        began = time.monotonic()
+        yield
+        Pair.most_seconds = max(Pair.most_seconds, time.monotonic() - began)
 
     @staticmethod
     def both(doing, act):
@@ -72,12 +86,13 @@ class Pair:
         return results
 
     def finish(self, request):
-        for wire in self.wires:
-            try:
-                wire.send(request)
-            except (ConnectionResetError, BrokenPipeError):
-                pass
-        return [wire.finish() for wire in self.wires]
+        with self.timed():
+            for wire in self.wires:
+                try:
+                    wire.send(request)
+                except (ConnectionResetError, BrokenPipeError):
+                    pass
+            return [wire.finish() for wire in self.wires]
 
     def close(self):
         for wire in self.wires:
