@@ -154,10 +154,11 @@ def test_rates_are_those_of_the_moment(server, plain):
         for _ in range(2000):
             pipeline.incr("counter")
         pipeline.execute()
-        return plain.info("stats")["instantaneous_ops_per_sec"] > 800
+        # Of one moment, for both are down again when nobody has asked for a while.
+        stats = plain.info("stats")
+        return stats["instantaneous_ops_per_sec"] > 800 and stats["instantaneous_input_kbps"] > 0
 
     assert soon(is_fast)
-    assert plain.info("stats")["instantaneous_input_kbps"] > 0
     # What is left are the questions of this test.
     assert soon(lambda: plain.info("stats")["instantaneous_ops_per_sec"] < 400)
 
