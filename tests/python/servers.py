@@ -3,6 +3,8 @@
 A server is a context manager; leaving it ends the process by its pid and fails if it had crashed.
 """
 
+import contextlib
+import glob
 import os
 import pathlib
 import re
@@ -137,6 +139,22 @@ def answers(port, request, wanted):
             return True
     except OSError:
         return False
+
+
+@contextlib.contextmanager
+def standing_still(server):
+    """None of its threads runs meanwhile."""
+    def states():
+        for path in glob.glob(f"/proc/{server.pid}/task/*/status"):
+            with open(path) as status:
+                yield re.search(r"State:\s+(\w)", status.read())[1]
+
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        assert soon(lambda: set(states()) == {"T"})
+        yield
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
 
 
 class Isotherm(Server):

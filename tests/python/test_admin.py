@@ -214,9 +214,30 @@ def test_silent_clients_are_closed_and_others_are_not(server, plain):
             socket.create_connection(("127.0.0.1", server.memcached_port), timeout=LONGEST_SECONDS) as other:
         for one in (silent, other):
             one.setblocking(False)
-        # Who asks is not silent.
-        assert soon(lambda: plain.ping() and ended(silent) and ended(other))
-    plain.config_set("timeout", 0)
+        answered = time.monotonic()
+
+        # Who asks is not silent, unless this process stands still for as long.
+        def asks():
+            nonlocal answered
+            began = time.monotonic()
+            try:
+                plain.ping()
+            except redis.ConnectionError:
+                assert time.monotonic() - answered >= 1
+            answered = began
+
+        assert soon(lambda: asks() or ended(silent) and ended(other))
+    with redis.Redis(port=server.resp_port) as new:
+        new.config_set("timeout", 0)
+
+
+def test_who_asked_while_the_server_stood_still_was_not_silent():
+    with servers.Isotherm("--threads", "1", "--timeout", "1") as server, \
+            socket.create_connection(("127.0.0.1", server.resp_port), timeout=LONGEST_SECONDS) as one:
+        with servers.standing_still(server):
+            one.sendall(request("PING"))
+            time.sleep(1.2)
+        assert one.recv(64) == b"+PONG\r\n"
 
 
 def test_silence_is_probed():

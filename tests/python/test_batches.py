@@ -1,10 +1,5 @@
 """Batches form across pipelined commands and across connections; INFO shows their sizes."""
 
-import contextlib
-import glob
-import os
-import re
-import signal
 import socket
 
 import redis
@@ -34,22 +29,6 @@ def batch_info(client):
     return client.info("batches")
 
 
-@contextlib.contextmanager
-def standing_still(server):
-    """None of its threads runs meanwhile."""
-    def states():
-        for path in glob.glob(f"/proc/{server.pid}/task/*/status"):
-            with open(path) as status:
-                yield re.search(r"State:\s+(\w)", status.read())[1]
-
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
-        assert servers.soon(lambda: set(states()) == {"T"})
-        yield
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
-
-
 def test_pipelines_of_many_connections_share_batches():
     with servers.Isotherm("--threads", "1") as server:
         client = redis.Redis(port=server.resp_port, single_connection_client=True)
@@ -58,7 +37,7 @@ def test_pipelines_of_many_connections_share_batches():
         client.config_resetstat()
         for _ in range(3):
             # So all are ready when it goes on.
-            with standing_still(server):
+            with servers.standing_still(server):
                 for one in sockets:
                     one.sendall(requests)
             for one in sockets:

@@ -112,6 +112,7 @@ void Loop::delete_ended() {
   if (crowded_) trim_pool();
 }
 
+// What a client has sent while the loop stood still is not read yet, and it was not silent.
 void Loop::close_idle() {
   const int64_t all_ms = int64_t{1000} * server_.live.timeout;
   const int64_t own_ms = int64_t{1000} * server_.options.memcached_idle_timeout;
@@ -119,7 +120,7 @@ void Loop::close_idle() {
   const int64_t now_ms = server_.clock.now_ms();
   for (const auto& connection : connections_) {
     const Client& client = connection->client();
-    const bool waits = client.held || connection->waits();
+    const bool waits = client.held || connection->waits() || connection->queued;
     const bool own = client.speaks == Speaks::memcached && own_ms != 0;
     const int64_t limit_ms = own ? own_ms : all_ms;
     if (limit_ms != 0 && now_ms - client.last_ms >= limit_ms && !waits) connection->close();
