@@ -65,11 +65,11 @@ class ReadingOnTest : public ::testing::TestWithParam<bool> {
   }
   // Until the key has that value: something else has stored it.
   void wait_for(const std::string& key, const std::string& value) {
-    for (int i = 0; i < 10'000; ++i) {
-      if (other_->ask(resp({"EXISTS", key}), ":1\r\n") == ":0\r\n") continue;
-      if (look(key, bulk(value)) == bulk(value)) return;
-    }
-    ADD_FAILURE() << key << " is not " << value;
+    EXPECT_TRUE(soon([&] {
+      if (other_->ask(resp({"EXISTS", key}), ":1\r\n") == ":0\r\n") return false;
+      return look(key, bulk(value)) == bulk(value);
+    })) << key
+        << " is not " << value;
   }
   void expect_replies(const std::string& replies) {
     EXPECT_EQ(client_->receive(replies.size()), replies);
@@ -246,10 +246,12 @@ TEST_P(ReadingOnTest, FewReadsOfLongValuesRunBehindARowThatWaits) {
     replies += bulk(value);
   }
   client_->send(requests);
-  for (int i = 0; i < 1000 && server_->engine().stats().hits == hits; ++i) pass_turns();
+  EXPECT_TRUE(soon([&] {
+    pass_turns();
+    return server_->engine().stats().hits != hits;
+  }));
   pass_turns();
   const uint64_t ran = server_->engine().stats().hits - hits;
-  EXPECT_GT(ran, 0u);
   const uint64_t at_once = net::reads_before_change(value.size());
   EXPECT_LE(ran * value.size(), net::output_bound + at_once * value.size());
   latches_["slow"].open();
@@ -291,8 +293,10 @@ TEST_P(ReadingOnTest, AClientThatLeavesOrIsKilledIsForgottenBehindItsRows) {
   latches_["slow 2"].open();
   wait_for("slow 2", "1");
   latches_.open_all();
-  for (int i = 0; i < 10'000 && server_->state().resp_clients != 1; ++i) pass_turns();
-  EXPECT_EQ(server_->state().resp_clients, 1u);
+  EXPECT_TRUE(soon([&] {
+    pass_turns();
+    return server_->state().resp_clients == 1;
+  }));
 }
 
 // Whoever sends without reading, in pieces of any size, gets what one gets who asks one by one.

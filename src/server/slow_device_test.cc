@@ -54,10 +54,8 @@ class SlowDeviceTest : public ::testing::Test {
   // For what another client has asked for, which may still run.
   static void ask_until(TestClient& client, const std::string& request,
                         const std::string& expected) {
-    for (int i = 0; i < 10'000; ++i) {
-      if (client.ask(request, expected) == expected) return;
-    }
-    ADD_FAILURE() << request << " is never answered by " << expected;
+    EXPECT_TRUE(soon([&] { return client.ask(request, expected) == expected; }))
+        << request << " is never answered by " << expected;
   }
   static std::string bulk(const std::string& value) {
     return "$" + std::to_string(value.size()) + "\r\n" + value + "\r\n";
@@ -67,9 +65,10 @@ class SlowDeviceTest : public ::testing::Test {
   void store_away(TestClient& client, const std::string& key) {
     ask(client, resp({"SET", key, long_value}), "+OK\r\n");
     ask(client, resp({"SET", "other", "x"}), "+OK\r\n");
-    for (int i = 0; i < 10'000 && server_->engine().stats().values.to_device == 0; ++i) {
+    soon([&] {
       ask(client, resp({"SET", "other", "x"}), "+OK\r\n");
-    }
+      return server_->engine().stats().values.to_device != 0;
+    });
     ASSERT_EQ(server_->engine().stats().values.to_device, 1u);
   }
 
@@ -199,10 +198,10 @@ TEST_F(SlowDeviceTest, AClientThatLeavesWithRowsUnderWayIsForgottenBehindThem) {
   ask(other, resp({"CLIENT", "KILL", "SKIPME", "yes", "TYPE", "normal"}), ":1\r\n");
   ask(other, resp({"GET", "other"}), bulk("x"));
   gates_.values.open();
-  for (int i = 0; i < 10'000 && server.state().resp_clients != 1; ++i) {
+  EXPECT_TRUE(soon([&] {
     ask(other, resp({"GET", "other"}), bulk("x"));
-  }
-  EXPECT_EQ(server.state().resp_clients, 1u);
+    return server.state().resp_clients == 1;
+  }));
 }
 
 // The batch is small, so the loop's own thread has begun its round.
@@ -210,10 +209,10 @@ TEST_F(SlowDeviceTest, TheLoopGoesOnWhileItsSmallBatchWaitsForTheDevice) {
   Server& server = start();
   TestClient slow(server.resp_port());
   TestClient other(server.resp_port());
-  for (int i = 0; i < 10'000 && server.engine().stats().quick_batches < 5; ++i) {
+  ASSERT_TRUE(soon([&] {
     ask(slow, resp({"SET", "k", "1"}), "+OK\r\n");
-  }
-  ASSERT_GE(server.engine().stats().quick_batches, 5u);
+    return server.engine().stats().quick_batches >= 5;
+  }));
   gates_.rounds.close();
   slow.send(resp({"INCR", "k"}));
   gates_.rounds.wait_for(1);

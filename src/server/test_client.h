@@ -13,12 +13,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 
 namespace isotherm {
+
+// Whether the condition becomes true before long: other threads may stand still meanwhile.
+template <class Condition>
+bool soon(Condition&& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+  }
+  return true;
+}
 
 class TestClient {
  public:

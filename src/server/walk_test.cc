@@ -164,10 +164,10 @@ TEST_P(WalkTest, WhoLeavesMeanwhileIsForgotten) {
       other_->ask(resp({"CLIENT", "KILL", "SKIPME", "yes", "TYPE", "normal"}), ":2\r\n");
     if (i % 2 == 0) client_ = std::make_unique<TestClient>(server_->resp_port());
   }
-  for (int i = 0; i < 100'000 && server_->state().resp_clients != 2; ++i) {
+  EXPECT_TRUE(soon([&] {
     other_->ask("PING\r\n", "+PONG\r\n");
-  }
-  EXPECT_EQ(server_->state().resp_clients, 2u);
+    return server_->state().resp_clients == 2;
+  }));
 }
 
 TEST_P(WalkTest, KeysBeginsAnewWhenTheDeviceIsLost) {
