@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/reason_of.h"
+
 namespace isotherm {
 
 std::string_view to_string(DbStatus::Code code) {
@@ -62,7 +64,7 @@ DbStatus status_of_exception() {
   } catch (const std::invalid_argument& error) {
     return {DbStatus::Code::invalid, error.what()};
   } catch (const std::exception& error) {
-    return {DbStatus::Code::failed, error.what()};
+    return {DbStatus::Code::failed, reason_of(error)};
   } catch (...) {
     return {DbStatus::Code::failed, "something that is no exception was thrown"};
   }

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/reason_of.h"
 #include "durability/journal_reader.h"
 #include "durability/rdb_file.h"
 
@@ -106,7 +107,7 @@ int main(int argc, char** argv) {
       return EXIT_FAILURE;
     }
   } catch (const std::exception& error) {
-    std::cout << error.what() << "\n";
+    std::cout << isotherm::reason_of(error) << "\n";
     return EXIT_FAILURE;
   }
   return EXIT_SUCCESS;

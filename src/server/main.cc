@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/reason_of.h"
 #include "net/descriptor_limit.h"
 #include "net/log.h"
 #include "net/version.h"
@@ -193,7 +194,7 @@ int main(int argc, char** argv) {
         "the limit of the container, and --gpu-memory");
     return EXIT_FAILURE;
   } catch (const std::exception& error) {
-    log(LogLevel::warning, error.what());
+    log(LogLevel::warning, isotherm::reason_of(error));
     return EXIT_FAILURE;
   }
 }

@@ -1,0 +1,16 @@
+// reason_of: what an exception tells whoever runs a program, in the same words whoever threw it.
+#pragma once
+
+#include <exception>
+#include <filesystem>
+#include <string>
+
+namespace isotherm {
+
+// The standard library names its own function where a file is the reason, and the file behind that.
+inline std::string reason_of(const std::exception& error) {
+  const auto* const its = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
+  return its == nullptr ? error.what() : its->path1().string() + ": " + its->code().message();
+}
+
+}  // namespace isotherm
