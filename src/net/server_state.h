@@ -91,6 +91,10 @@ struct ServerState {
     return sum;
   }
 
+  // Whether a connection's requests behind a flush wait for the next batch. What is flushed keeps
+  // its memory until its batch has ended, and an index of a fixed size is a good part of the cap.
+  bool flush_ends_turn() const { return options.store.index != IndexChoice::line; }
+
   Statistics statistics() const;
   void reset_statistics();
   // Called ten times a second by one loop.

@@ -2,6 +2,7 @@
 
 import socket
 
+import pytest
 import redis
 
 import servers
@@ -83,3 +84,23 @@ def test_a_memcached_get_of_100_keys_is_one_batch():
         assert info["batch_size_max"] == 100
         assert info["batches"] == 1
         client.close()
+
+
+@pytest.mark.parametrize("index", ["cuckoo", "set"])
+def test_writes_behind_many_flushes_find_room(index):
+    """Each flush leaves an index of a fixed size to be freed, and the next write makes another."""
+    rounds = 100
+    with servers.Isotherm("--threads", "1", "--index", index, "--maxmemory", "32mb",
+                          "--maxmemory-policy", "allkeys-lru") as server:
+        [resp] = open_sockets(server, 1)
+        for flush in (b"FLUSHALL", b"FLUSHDB"):
+            requests = [[b"SET", b"k", b"v"], [b"APPEND", b"k", b"w"], [flush]]
+            resp.sendall(b"".join(map(wire.encode, requests)) * rounds)
+            answers = b"+OK\r\n:2\r\n+OK\r\n" * rounds
+            assert read_exactly(resp, len(answers)) == answers
+        resp.close()
+        with socket.create_connection(("127.0.0.1", server.memcached_port),
+                                      timeout=servers.LONGEST_SECONDS) as memcached:
+            memcached.sendall(b"set k 0 0 1\r\nv\r\nappend k 0 0 1\r\nw\r\nflush_all\r\n" * rounds)
+            answers = b"STORED\r\nSTORED\r\nOK\r\n" * rounds
+            assert read_exactly(memcached, len(answers)) == answers

@@ -72,6 +72,7 @@ void MemcachedParser::run_flush(const Words& words, Turn& turn) {
   if (!answer.runs_alone()) {
     answer.row = turn.batch.flush(memcached_database, memcached_database + 1);
     answer.count = 1;
+    turn.pausing |= turn.flush_ends_it;
   }
   turn.answers.push_back(answer);
 }

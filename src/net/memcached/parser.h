@@ -64,6 +64,7 @@ class MemcachedParser {
     bool dumps = true;                      // stats cachedump is
     bool tracks_sizes = false;              // stats sizes shows them
     MemcachedPrefixes* prefixes = nullptr;  // which sets and deletes are told to; null: none
+    bool flush_ends_it = false;             // nothing behind a flush is parsed in it
 
     bool fits(uint64_t key_bytes, uint64_t value_bytes, uint32_t flags) const {
       return memcached_item_bytes(key_bytes, value_bytes, flags) <= item_bytes_max;

@@ -42,7 +42,7 @@ class MemcachedProtocol final : public Protocol {
         input, {turn.now_ms(), rows, turn.batch, answers_, reads, &turn.copies, false, turn.waiting,
                 options.memcached_item_size_max, options.memcached_flush, options.memcached_dumps,
                 server_.memcached.tracks_sizes.load(std::memory_order_relaxed),
-                prefixes.on() ? &prefixes : nullptr});
+                prefixes.on() ? &prefixes : nullptr, server_.flush_ends_turn()});
     parsed_end_ = input.data() + parsed;
     rows_end_ = turn.batch.size();
     if (arriving_ != nullptr && !parser_.diverts()) [[unlikely]]

@@ -246,6 +246,7 @@ void flush(Call& call, uint32_t first, uint32_t end) {
     return call.syntax_error();
   }
   call.answer(encode_ok, call.batch().flush(first, end));
+  if (call.turn.server.flush_ends_turn()) call.pause();
 }
 
 }  // namespace
