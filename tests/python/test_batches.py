@@ -104,3 +104,18 @@ def test_writes_behind_many_flushes_find_room(index):
             memcached.sendall(b"set k 0 0 1\r\nv\r\nappend k 0 0 1\r\nw\r\nflush_all\r\n" * rounds)
             answers = b"STORED\r\nSTORED\r\nOK\r\n" * rounds
             assert read_exactly(memcached, len(answers)) == answers
+
+
+@pytest.mark.parametrize("index", ["cuckoo", "set"])
+def test_writes_behind_many_flushes_of_several_databases_find_room(index):
+    rounds = 100
+    with servers.Isotherm("--threads", "1", "--index", index, "--maxmemory", "64mb",
+                          "--maxmemory-policy", "allkeys-lru") as server:
+        [resp] = open_sockets(server, 1)
+        requests = [[b"FLUSHALL"]]
+        for database in (b"0", b"1", b"2", b"15"):
+            requests += [[b"SELECT", database], [b"SET", b"k", b"v"]]
+        resp.sendall(b"".join(map(wire.encode, requests)) * rounds)
+        answers = b"+OK\r\n" * len(requests) * rounds
+        assert read_exactly(resp, len(answers)) == answers
+        resp.close()

@@ -31,6 +31,8 @@ constexpr std::chrono::microseconds between_looks{20};
 constexpr uint32_t most_vain_sends = 16;
 constexpr uint32_t samples = 16;  // of which volatile-ttl evicts the one that expires first
 constexpr uint32_t lines_per_drain = 256;
+constexpr uint32_t most_drains = 64;
+constexpr size_t most_drained_at_once = 16;
 
 // Room kept free ahead of need: 1% of the cap, within these.
 constexpr int64_t least_reserve = 128 << 10;
@@ -158,7 +160,11 @@ bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms, int64_t& ad
 bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
   bool more = grow(writes + std::exchange(erased_, 0));
   const bool drains = store_.any_flushed.load(std::memory_order_relaxed);
-  if (drains) more |= drain();
+  // One with few entries is done at once, and may take as much memory as one with many.
+  for (uint32_t left = most_drains; drains && left != 0 && drain(); --left) {
+    more = true;
+    if (drained_.size() > most_drained_at_once) break;
+  }
   more |= expire(now_ms);
   more |= tend_values(now_ms);
   if (store_.makes_room()) {
