@@ -1,5 +1,5 @@
 """Compares raw replies. Only where bytes differ are they parsed, and only what must differ between
-two servers is let pass: time to live within a tolerance, the order of SCAN, ids and versions.
+two servers is let pass: time to live within a tolerance, the order of SCAN and KEYS, ids and versions.
 """
 
 SECONDS_TOLERANCE = 2
@@ -90,6 +90,12 @@ def same_unordered(one, other):
         sorted(key.raw for key in keys.value) == sorted(key.raw for key in other_keys.value))
 
 
+def same_set(one, other):
+    if not isinstance(one.value, list) or not isinstance(other.value, list):
+        return False
+    return one.kind == other.kind and sorted(key.raw for key in one.value) == sorted(key.raw for key in other.value)
+
+
 def same(one, other, compare, slack=0, apart=0.0):
     """True when two replies mean the same. `slack`: keys that may have expired and still count; `apart`: the
     most seconds between the moments at which the two servers run the same request."""
@@ -102,6 +108,8 @@ def same(one, other, compare, slack=0, apart=0.0):
         return near(one, other, MILLISECONDS_TOLERANCE + 2000 * apart)
     if compare == "unordered":
         return same_unordered(one, other)
+    if compare == "set":
+        return same_set(one, other)
     if compare == "shape":
         return same_shape(one, other)
     if compare == "expired count":

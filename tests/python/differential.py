@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Differential test: random requests to Isotherm, Redis and memcached, replies compared as bytes.
 
-  differential.py [--server PATH] [--commands N] [--seed S] [--device cuda] [--peers-only]
+  differential.py [--server PATH] [--flags=FLAGS] [--commands N] [--seed S] [--device cuda] [--peers-only]
 
 The streams are in resp_stream.py and memcached_stream.py, what they draw in resp_commands.py and
 memcached_commands.py. The run fails at the first difference (after shrinking what led to it) and,
-at the end, when a command or a class of replies was never drawn. --peers-only puts a second Redis
+at the end, when a command or a class of replies was never drawn. --flags gives Isotherm more of its
+own, in one word: --flags="--router budget". --peers-only puts a second Redis
 and a second memcached in Isotherm's place: the test of the test. A short run, of fewer than 100,000
 commands, need not draw everything and pauses once.
 """
@@ -62,6 +63,7 @@ def parse_arguments():
     parser.add_argument("--server", default=servers.isotherm_binary())
     parser.add_argument("--threads", default="2")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--flags", default="")
     parser.add_argument("--commands", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", choices=["resp", "memcached"])
@@ -82,7 +84,7 @@ def main():
         else:
             # Else the CPU answers, since the stream is thin.
             flags = ("--threads", arguments.threads, "--device", arguments.device,
-                     "--gpu-schedule", "greedy", "--memcached-udp-port", "0")
+                     "--gpu-schedule", "greedy", "--memcached-udp-port", "0", *arguments.flags.split())
             ours = stack.enter_context(servers.Isotherm(*flags, binary=arguments.server))
             resp_port = ours.resp_port
         share = int(arguments.commands * MEMCACHED_SHARE)

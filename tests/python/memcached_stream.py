@@ -298,10 +298,16 @@ class MemcachedStream:
                 data += b"\n"
         request = bytes(data)
         self.history.append(Malformed(request))
-        raw = wire.Pair(self.ports).finish(request)
+        raw = self.send_malformed(self.connections[0], request)
         if not self.same_malformed(raw):
             self.fail("malformed request", [request], raw)
         self.coverage.other["malformed"] += 1
+
+    def send_malformed(self, connection, request):
+        raw = wire.Pair(self.ports).finish(request)
+        # What ended between enabling and disabling would leave `stats sizes` to show what servers have flushed.
+        connection.pipeline(b"stats sizes_disable\r\n")
+        return raw
 
     # ---- Replaying, see shrink.py ----
 
@@ -340,7 +346,7 @@ class MemcachedStream:
             time.sleep(EXPIRY_PAUSE_S)
             return True
         if isinstance(requests[0], Malformed):
-            return self.same_malformed(wire.Pair(self.ports).finish(requests[0]))
+            return self.same_malformed(self.send_malformed(connection, requests[0]))
         return self.same(connection.pipeline(join(requests)))
 
     @staticmethod

@@ -19,6 +19,9 @@ INTEGERS = [b"0", b"1", b"-1", b"7", b"-20", b"100", b"9223372036854775807",
 NOT_INTEGERS = [b"", b"abc", b"1.5", b" 1", b"1 ", b"+1", b"01", b"-0", b"1e3", b"0x10",
                 b"9223372036854775808", b"-9223372036854775809", b"99999999999999999999999"]
 LARGEST = 60_000
+# At the ends of what is kept, sent or encoded in one way.
+EDGES = [0, 1, 43, 44, 45, 63, 64, 65, 127, 128, 129, 255, 256, 257, 4095, 4096, 4097, 8191, 8192, 8193, 16_384, 32_767,
+         32_768, 32_769, 65_535, 65_536, 70_000]
 # Two expiries drawn for one key are far apart, so their order never hangs on a millisecond.
 SHORTEST_EXPIRY_S = 10_000
 LONGEST_EXPIRY_S = 100_000_000
@@ -56,9 +59,10 @@ class Draw:
             return self.random.choice(NOT_INTEGERS)
         if kind < 0.9:
             return b"v%d" % self.random.randrange(10_000)
-        if kind < 0.99:
+        if kind < 0.98:
             return self.random.randbytes(self.random.randrange(200))
-        return bytes([self.random.randrange(256)]) * self.random.randrange(LARGEST)
+        size = self.random.choice(EDGES) if kind < 0.99 else self.random.randrange(LARGEST)
+        return bytes([self.random.randrange(256)]) * size
 
     def integer(self):
         if self.random.random() < 0.1:
@@ -360,6 +364,10 @@ TABLE = [
     command("OBJECT", 5, object_arguments, READ + " error", "shape", spoil=False),
     command("DBSIZE", 3, lambda d: [], "hit miss arity", "expired count"),
     command("SCAN", 3, scan_arguments, "hit error arity", "unordered", spoil=False),
+    command("KEYS", 1, lambda d: [d.random.choice([b"*", b"k*", b"k1?", b"nothing", b"[^k]*"])], "hit arity",
+            "set"),
+    # Which key is up to the server.
+    command("RANDOMKEY", 1, lambda d: [], "hit miss arity", "shape"),
     command("FLUSHDB", 1, lambda d: d.maybe(0.3, [d.word(b"ASYNC", b"SYNC", b"NOSUCH")]),
             "hit error"),
     command("FLUSHALL", 1, lambda d: d.maybe(0.3, [d.word(b"ASYNC", b"SYNC", b"NOSUCH")]),

@@ -310,7 +310,7 @@ class RespStream:
             ours, theirs = (compare.parse_replies(one) for one in raw)
         except (compare.Incomplete, ValueError):
             return False
-        kinds = ("milliseconds", "unordered", "shape")
+        kinds = ("milliseconds", "unordered", "set", "shape")
         return len(ours) == len(theirs) and all(
             any(compare.same(one, other, kind, apart=wire.Pair.most_seconds) for kind in kinds)
             for one, other in zip(ours, theirs))
