@@ -6,13 +6,10 @@
 // before its owner goes on, at the start of the program, when there is memory.
 #pragma once
 
-#include <cstdint>
 #include <cstdlib>
-#include <exception>
 #include <future>
 #include <thread>
 #include <utility>
-#include <vector>
 
 namespace isotherm {
 
@@ -29,17 +26,6 @@ std::thread lasting_thread(Work work) {
   });
   begins.wait();
   return thread;
-}
-
-// As many as the system and memory give, up to a count.
-template <class Work>
-void start_lasting_threads(std::vector<std::thread>& threads, uint32_t count, const Work& work) {
-  try {
-    threads.reserve(count);
-    for (uint32_t i = 0; i < count; ++i) threads.push_back(lasting_thread(work));
-  } catch (const std::exception&) {
-    // Fewer will do.
-  }
 }
 
 }  // namespace isotherm

@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include "base/lasting_thread.h"
+#include "base/start_threads.h"
 
 namespace isotherm {
 namespace {
@@ -17,7 +17,7 @@ constexpr size_t usual_at_once = 64;
 
 TreeLoads::TreeLoads(TreeFiles& files, uint32_t threads, uint64_t most_bytes, size_t at_once)
     : files_(files), most_bytes_(most_bytes), at_once_(at_once) {
-  start_lasting_threads(threads_, threads, [this] { work(); });
+  start_threads(threads_, threads, [this](uint32_t) { work(); });
 }
 
 TreeLoads::~TreeLoads() {

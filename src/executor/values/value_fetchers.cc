@@ -4,13 +4,13 @@
 #include <system_error>
 #include <utility>
 
-#include "base/lasting_thread.h"
+#include "base/start_threads.h"
 
 namespace isotherm {
 
 ValueFetchers::ValueFetchers(uint32_t threads, std::function<void(ValueReader&)> finish)
     : finish_(std::move(finish)) {
-  start_lasting_threads(threads_, threads, [this] { work(); });
+  start_threads(threads_, threads, [this](uint32_t) { work(); });
   if (threads_.empty()) throw std::system_error(EAGAIN, std::generic_category(), "no threads");
 }
 
