@@ -18,16 +18,10 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "system"))
-from server_process import ServerProcess, status_of  # noqa: E402
+from server_process import ServerProcess, encode, status_of  # noqa: E402
 
 PIPELINE = 32
 PIPELINES = 8
-
-
-def request(*words):
-    parts = [b"*%d\r\n" % len(words)]
-    parts += [b"$%d\r\n%s\r\n" % (len(word), word) for word in words]
-    return b"".join(parts)
 
 
 def key(client, number, kind):
@@ -36,19 +30,19 @@ def key(client, number, kind):
 
 # Each gives, for a pair of keys, pipelines that follow one another: requests and what answers each.
 def copy(a, b):
-    return [(request(b"COPY", a, b, b"REPLACE"), b":1\r\n")]
+    return [(encode(b"COPY", a, b, b"REPLACE"), b":1\r\n")]
 
 
 def rename(a, b):
-    return [(request(b"RENAME", a, b), b"+OK\r\n"), (request(b"RENAME", b, a), b"+OK\r\n")]
+    return [(encode(b"RENAME", a, b), b"+OK\r\n"), (encode(b"RENAME", b, a), b"+OK\r\n")]
 
 
 def msetnx(a, b):
-    return [(request(b"MSETNX", a, b"1", b, b"1"), b":0\r\n")]
+    return [(encode(b"MSETNX", a, b"1", b, b"1"), b":0\r\n")]
 
 
 def watch_exec(a, _):
-    words = request(b"WATCH", a) + request(b"MULTI") + request(b"SET", a, b"2") + request(b"EXEC")
+    words = encode(b"WATCH", a) + encode(b"MULTI") + encode(b"SET", a, b"2") + encode(b"EXEC")
     return [(words, b"+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n")]
 
 
@@ -80,7 +74,7 @@ def send(port, client, kind, seconds, results):
     stream = socket.create_connection(("127.0.0.1", port))
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for i in range(PIPELINES * PIPELINE):
-        talk(stream, request(b"SET", key(client, i, 0), b"value"), b"+OK\r\n")
+        talk(stream, encode(b"SET", key(client, i, 0), b"value"), b"+OK\r\n")
     rounds = pipelines(client, kind)
     sent, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:

@@ -31,6 +31,7 @@ void require(bool condition, const char* what) {
 struct FixedTable::State {
   explicit State(const FixedOptions& options)
       : budget(options.maxmemory), seed(options.hash_seed ? *options.hash_seed : draw_seed()) {
+    require(options.index <= FixedIndexKind::set, "index is none of FixedIndexKind");
     if (options.index != FixedIndexKind::line) {
       cache = make_host_cache(options.index, options.maxmemory, options.expected_entries, seed);
       return;
@@ -47,10 +48,7 @@ struct FixedTable::State {
   std::unique_ptr<HostCache> cache;  // of another kind
 };
 
-FixedTable::FixedTable(const FixedOptions& options) {
-  require(options.index <= FixedIndexKind::set, "index is none of FixedIndexKind");
-  state_ = std::make_unique<State>(options);
-}
+FixedTable::FixedTable(const FixedOptions& options) : state_(std::make_unique<State>(options)) {}
 FixedTable::~FixedTable() = default;
 
 uint64_t FixedTable::size() const {

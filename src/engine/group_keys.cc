@@ -134,15 +134,15 @@ void BatchRunner::run_early(BatchRun& run) {
 bool BatchRunner::find_early(const Batch& batch) {
   const Batch::Columns& columns = batch.columns();
   std::unordered_set<uint64_t> keys;
-  const auto key_of = [&](Batch::Row row) { return columns.hash[row] + columns.database[row]; };
   parked_.assign(batch.size(), 0);
   for (const Batch::Span& span : batch.groups()) {
-    for (Batch::Row row = span.first; row < span.end; ++row) keys.insert(key_of(row));
+    for (Batch::Row row = span.first; row < span.end; ++row)
+      keys.insert(BatchRun::key_of(columns, row));
   }
   bool any = false;
   for (Batch::Row row = 0; row < batch.size(); ++row) {
-    if (keys.contains(key_of(row)) || awaited(columns, row) != nullptr) {
-      keys.insert(key_of(row));
+    if (keys.contains(BatchRun::key_of(columns, row)) || awaited(columns, row) != nullptr) {
+      keys.insert(BatchRun::key_of(columns, row));
       parked_[row] = 1;
     } else {
       any = true;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "executor/run/batch_run.h"
+
 namespace isotherm {
 namespace {
 
@@ -54,10 +56,9 @@ void GroupPhases::plan(const Batch& batch, Batch::Row first, Batch::Row end,
 // Rows that stay together, with their guards.
 void GroupPhases::add(const Batch::Columns& columns, Batch::Span unit,
                       std::span<const Batch::Guard> guards) {
-  const auto key_of = [&](Batch::Row row) { return columns.hash[row] + columns.database[row]; };
   uint32_t phase = 0;
   for (Batch::Row row = unit.first; row < unit.end; ++row) {
-    const auto key = keys_.find(key_of(row));
+    const auto key = keys_.find(BatchRun::key_of(columns, row));
     if (key != keys_.end()) phase = std::max(phase, key->second);
   }
   auto guard = guards.begin();
@@ -69,7 +70,8 @@ void GroupPhases::add(const Batch::Columns& columns, Batch::Span unit,
   }
   count_ = std::max(count_, phase + 1);
   if (phase == 0) return;  // as if it were not there
-  for (Batch::Row row = unit.first; row < unit.end; ++row) keys_[key_of(row)] = phase;
+  for (Batch::Row row = unit.first; row < unit.end; ++row)
+    keys_[BatchRun::key_of(columns, row)] = phase;
 }
 
 }  // namespace isotherm

@@ -48,8 +48,8 @@
 // Order, threads and streams: as gpu::Table. Errors. std::invalid_argument unless row_bytes is a
 // multiple of 16 from 16 to 1048576, for `evict` without `scores` or with a `gpu_memory` that has
 // no room for 128 rows, for rows on a device that are not aligned to 16 bytes, for unknown
-// operations, and for unequal lengths; otherwise those of gpu::Table. Sources. What users
-// of HierarchicalKV rely on: scores, eviction by them, and export.
+// operations, and for unequal lengths; otherwise those of gpu::Table. Sources. What users of
+// HierarchicalKV rely on: scores, eviction by them, and export.
 #pragma once
 
 #include <cstddef>

@@ -44,10 +44,10 @@
 // same after a call. Errors. std::runtime_error without a GPU or when any of its devices fails,
 // after which the table is lost and every call throws; std::invalid_argument for columns that are
 // missing or not aligned to 8 bytes, for a stream that is being captured for a graph, and for other
-// numbers of slices or streams than GPUs; std::bad_alloc without memory for the empty
-// table or for the work space of a call with writes. Limits. 32 GPUs of one host, 31 with host
-// memory. Sources. Mega-KV, sections 3 (index and batches in device memory) and 7.1 (data sharded
-// over GPUs); H-Rocks, section 5 (arrival order within a batch).
+// numbers of slices or streams than GPUs; std::bad_alloc without memory for the empty table or for
+// the work space of a call with writes. Limits. 32 GPUs of one host, 31 with host memory. Sources.
+// Mega-KV, sections 3 (index and batches in device memory) and 7.1 (data sharded over GPUs);
+// H-Rocks, section 5 (arrival order within a batch).
 #pragma once
 
 #include <cstdint>

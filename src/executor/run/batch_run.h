@@ -78,6 +78,11 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   BatchRun(const BatchRun&) = delete;
   BatchRun& operator=(const BatchRun&) = delete;
 
+  // What rows of one key have in common; two keys have the same next to never.
+  static uint64_t key_of(const Batch::Columns& columns, Batch::Row row) {
+    return columns.hash[row] + columns.database[row];
+  }
+
   // `beside_others`: the owner holds replies of others.
   void begin(Batch& its_batch, int64_t its_now_ms, bool its_beside_others) {
     batch = &its_batch;
@@ -214,9 +219,6 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     Batch::Row row;
     Awaited* awaited;
   };
-  static uint64_t key_of(const Batch::Columns& columns, Batch::Row row) {
-    return columns.hash[row] + columns.database[row];
-  }
   static bool has_reply(const Batch& of, const Reply& reply);
   static void miss(Reply& reply) {
     reply.status.store(Status::not_found, std::memory_order_release);

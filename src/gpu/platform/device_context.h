@@ -60,7 +60,7 @@ class DeviceContext {
   // a stream that is being captured: what to launch is decided by counts that the host waits for.
   template <class Work>
   void guard(Stream stream, Work&& work) {
-    if (device().captures(stream)) {
+    if (stream != stream_.get() && device().captures(stream)) {
       throw std::invalid_argument("a table takes no calls in a stream that is being captured");
     }
     loss_.guard(work, [&] { device().synchronize(stream); });
