@@ -6,7 +6,7 @@
 // of two buckets; the second is the first XOR a number that follows from the signature, so a cell
 // alone says where else it may lie.
 //
-//   bytes 0      version, hand, which buckets are full (a bit each)
+//   bytes 0      version, hand, which buckets are known to be full (a bit each)
 //         64     which entries are in use (a bit each)
 //         128    64 buckets of 64 bytes
 //         4224   512 entries {hash, word}
@@ -114,11 +114,11 @@ struct alignas(128) CuckooPart {
                                                       uint64_t hash, uint64_t /*time*/,
                                                       CacheTally& tally) {
     const Spot spot = CuckooPart::spot(hash);
-    const uint64_t full = Unit::load(&part.full);
+    uint64_t full = Unit::load(&part.full);
     CacheInsert plan;
     plan.cell = none;
     for (const uint32_t bucket : spot.bucket) {
-      if (plan.cell == none && is_open(full, bucket)) {
+      if (plan.cell == none && has_empty_cell(unit, part, bucket, full)) {
         plan.cell = empty_cell(unit, part, bucket, spot.signature);
       }
     }
@@ -156,8 +156,7 @@ struct alignas(128) CuckooPart {
                                                  const CacheInsert& plan, Pair pair) {
     if (!unit.leads()) return;
     store_pair(&part.entry[plan.entry], pair);
-    Unit::store(part.cell + plan.cell,
-                uint64_t{CuckooPart::spot(pair.first).signature} << 32 | (plan.entry + 1));
+    Unit::store(part.cell + plan.cell, cell_of(CuckooPart::spot(pair.first).signature, plan.entry));
   }
 
   template <class Unit>
@@ -168,6 +167,36 @@ struct alignas(128) CuckooPart {
     Unit::store(&part.full, Unit::load(&part.full) & ~(uint64_t{1} << place.cell / cells));
     uint64_t* used = &part.used[place.entry / 64];
     Unit::store(used, Unit::load(used) & ~(uint64_t{1} << place.entry % 64));
+  }
+
+  // Puts an absent key into an empty cell of one of its buckets, by a lane alone and without the
+  // lock. False where there is none. Other lanes put other keys meanwhile, and nobody does anything
+  // else: a cell is taken once, by a compare-and-swap, and so is an entry, by its bit. The entry is
+  // written before its cell is, so whoever finds the cell finds the entry.
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE static bool insert_alone(CuckooPart& part, Pair pair) {
+    const Spot spot = CuckooPart::spot(pair.first);
+    uint32_t number = none;
+    for (const uint32_t bucket : spot.bucket) {
+      uint64_t* cell = part.cell + bucket * cells;
+      for (uint32_t empty = empty_cells<Lane>(cell); empty != 0;) {
+        if (number == none) {
+          number = reserve_entry<Lane>(part, bucket / cells);
+          if (number == none) return false;
+          store_pair(&part.entry[number], pair);
+          Lane::fence();
+        }
+        const uint32_t i = nearest(empty, spot.signature);
+        if (Lane::compare_exchange(&cell[i], uint64_t{0}, cell_of(spot.signature, number)) == 0) {
+          if ((empty & (empty - 1)) == 0) Lane::atomic_or(&part.full, uint64_t{1} << bucket);
+          return true;
+        }
+        empty &= ~(1u << i);
+      }
+    }
+    // The bit is set, so this takes away no other.
+    if (number != none) Lane::atomic_add(&part.used[number / 64], 0 - (uint64_t{1} << number % 64));
+    return false;
   }
 
   // Whether there is an entry of that number, for walks.
@@ -201,6 +230,9 @@ struct alignas(128) CuckooPart {
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t step_of(uint32_t signature) {
     return 1 + static_cast<uint32_t>(uint64_t{signature * 0x9e3779b1u} * (buckets - 1) >> 32);
+  }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint64_t cell_of(uint32_t signature, uint32_t entry) {
+    return uint64_t{signature} << 32 | (entry + 1);
   }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t entry_of(uint64_t cell) {
     return static_cast<uint32_t>(cell & (mark - 1)) - 1;
@@ -239,19 +271,70 @@ struct alignas(128) CuckooPart {
     return mask;
   }
 
-  // The empty cell of an open bucket that is next to the preferred one; it counts as filled.
+  // Of the cells in `empty`, a bit each, of which there are some, the one next to the preferred
+  // one.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t nearest(uint32_t empty, uint32_t signature) {
+    const uint32_t preferred = signature >> 29;
+    const uint32_t turned = (empty | empty << cells) >> preferred;
+    return (cache_internal::lowest(turned) + preferred) % cells;
+  }
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static uint32_t empty_cells(const Unit& unit, const CuckooPart& part,
+                                                   uint32_t bucket) {
+    return mask_of(unit, part.cell + bucket * cells, [](uint64_t its) { return its == 0; });
+  }
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static void note_full(const Unit& unit, CuckooPart& part, uint32_t bucket) {
+    unit.sync();
+    if (!unit.leads()) return;
+    Unit::store(&part.full, Unit::load(&part.full) | uint64_t{1} << bucket);
+  }
+
+  // `full`: what the unit knows of full buckets.
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE static bool has_empty_cell(const Unit& unit, CuckooPart& part,
+                                                  uint32_t bucket, uint64_t& full) {
+    if (!is_open(full, bucket)) return false;
+    if (empty_cells(unit, part, bucket) != 0) return true;
+    full |= uint64_t{1} << bucket;
+    note_full(unit, part, bucket);
+    return false;
+  }
+  // The empty cell of a bucket with one that is next to the preferred one; it counts as filled.
   template <class Unit>
   ISOTHERM_HOST_DEVICE static uint32_t empty_cell(const Unit& unit, CuckooPart& part,
                                                   uint32_t bucket, uint32_t signature) {
-    const uint32_t empty =
-        mask_of(unit, part.cell + bucket * cells, [](uint64_t its) { return its == 0; });
-    const uint32_t preferred = signature >> 29;
-    const uint32_t turned = (empty | empty << cells) >> preferred;
-    unit.sync();
-    if ((empty & (empty - 1)) == 0 && unit.leads()) {
-      Unit::store(&part.full, Unit::load(&part.full) | uint64_t{1} << bucket);
+    const uint32_t empty = empty_cells(unit, part, bucket);
+    if ((empty & (empty - 1)) == 0) note_full(unit, part, bucket);
+    return bucket * cells + nearest(empty, signature);
+  }
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t empty_cells(const uint64_t* cell) {
+    uint32_t empty = 0;
+    for (uint32_t i = 0; i < cells; i += 2) {
+      uint64_t first, second;
+      Lane::load_two(cell + i, first, second);
+      empty |= (first == 0 ? 1u : 0u) << i | (second == 0 ? 2u : 0u) << i;
     }
-    return bucket * cells + (cache_internal::lowest(turned) + preferred) % cells;
+    return empty;
+  }
+
+  // An entry that nobody has, from word `at` on, for a lane without the lock; `none`: there is
+  // none.
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE static uint32_t reserve_entry(CuckooPart& part, uint32_t at) {
+    constexpr uint32_t words = entries / 64;
+    for (uint32_t i = 0; i < words; ++i) {
+      const uint32_t word = (at + i) % words;
+      uint64_t used = Lane::load(&part.used[word]);
+      while (used != ~uint64_t{0}) {
+        const uint64_t bit = ~used & (used + 1);
+        const uint64_t seen = Lane::atomic_or(&part.used[word], bit);
+        if ((seen & bit) == 0) return word * 64 + cache_internal::lowest(bit);
+        used = seen | bit;
+      }
+    }
+    return none;
   }
 
   // An entry that is not in use; there is one, since a cell is empty.
@@ -279,7 +362,7 @@ struct alignas(128) CuckooPart {
   // Moves cells along a path from a bucket of the key to an open one; the cell that is free then.
   template <class Unit>
   ISOTHERM_HOST_DEVICE static uint32_t displace(const Unit& unit, CuckooPart& part,
-                                                const Spot& spot, uint64_t full,
+                                                const Spot& spot, uint64_t& full,
                                                 CacheTally& tally) {
     Step steps[most_steps];
     steps[0] = {static_cast<uint8_t>(spot.bucket[0]), 0xff, 0};
@@ -288,11 +371,14 @@ struct alignas(128) CuckooPart {
     uint32_t count = 2;
     for (uint32_t at = 0; at < count; ++at) {
       const uint32_t bucket = steps[at].bucket;
-      const uint32_t ends = mask_of(unit, part.cell + bucket * cells, [&](uint64_t its) {
-        return is_open(full, other_bucket(bucket, its));
-      });
-      if (ends != 0) {
-        return move_along(unit, part, steps, at, cache_internal::lowest(ends), tally);
+      const auto ends = [&](uint64_t its) { return is_open(full, other_bucket(bucket, its)); };
+      for (;;) {
+        const uint32_t cell = mask_of(unit, part.cell + bucket * cells, ends);
+        if (cell == 0) break;
+        const uint32_t i = cache_internal::lowest(cell);
+        const uint64_t its = Unit::load(&part.cell[bucket * cells + i]);
+        if (!has_empty_cell(unit, part, other_bucket(bucket, its), full)) continue;
+        return move_along(unit, part, steps, at, i, tally);
       }
       for (uint32_t i = 0; i < cells && count < most_steps; ++i) {
         const uint32_t next = other_bucket(bucket, Unit::load(&part.cell[bucket * cells + i]));

@@ -1,7 +1,7 @@
 // UpdateKernel: writers that are alone with their key, and in a batch without a key twice all rows.
 //
 // It writes where the index finds a place (gpu/kernel/index_kind.h). What fails, because another
-// lane was faster or the chain is full, is left to gpu/batch/extend_kernel.h.
+// lane was faster, or the chain or the part is full, is left to gpu/batch/extend_kernel.h.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,17 @@
 #include "gpu/kernel/warp_list.h"
 
 namespace isotherm {
+
+// Puts a key that is absent, where the kind has lanes do that in kernels without tiles that write.
+template <class Kind, class Lane>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool inserts(const typename Kind::Home& home, KeyState before,
+                                                  KeyState to) {
+  if constexpr (requires { Kind::template insert_alone<Lane>(home, to.value); }) {
+    return before.found == 0 && to.found != 0 && Kind::template insert_alone<Lane>(home, to.value);
+  } else {
+    return false;
+  }
+}
 
 // Writes the rows of lanes whose writer is `alone`, and adds to `entries` what it inserted and
 // erased; true where that failed. All lanes of a warp call.
@@ -28,7 +39,9 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool fails_alone(const SoleWriterTile<Lane>
   if (!alone) return false;
   const KeyState before{mine.word, static_cast<uint8_t>(mine.found)};
   const KeyState to = batch.apply_row(row, before);
-  if (!Kind::template write<Lane>(mine, home, to)) return true;
+  if (!Kind::template write<Lane>(mine, home, to) && !inserts<Kind, Lane>(home, before, to)) {
+    return true;
+  }
   entries += static_cast<int32_t>(to.found) - static_cast<int32_t>(before.found);
   batch.reply(row, before);
   return false;

@@ -4,7 +4,9 @@
 // Lookups and writes of present keys take no lock: units of `lanes` lanes look, each for rows of
 // its tile, and a lane writes its own entry, by a compare-and-swap of the pair, since another
 // tile's new key may take the entry's place. New keys and erased ones are the business of a tile,
-// which holds the part's lock. No claims: which rows of a batch are of one key is found out first.
+// which holds the part's lock; but where no tile does either meanwhile, a lane puts a new key by
+// itself if the kind knows how (`insert_alone`). No claims: which rows of a batch are of one key is
+// found out first.
 //
 // An entry may be evicted as soon as it is written. A batch that reads a key's state, and writes
 // what follows from it later, puts the entry back then.
@@ -17,6 +19,7 @@
 #include "gpu/kernel/lane_unit.h"
 #include "gpu/kernel/request_op.h"
 #include "gpu/kernel/settle_kernels.h"
+#include "gpu/kernel/table_update.h"
 #include "index/cuckoo_part.h"
 #include "index/set_part.h"
 
@@ -81,7 +84,7 @@ class CacheUpdate {
                     });
     return {before.word, static_cast<uint8_t>(before.found)};
   }
-  // No lane inserts or erases by itself.
+  // Beside tiles no lane inserts or erases by itself.
   ISOTHERM_HOST_DEVICE void count(int32_t /*entries*/) {}
 
   ISOTHERM_HOST_DEVICE void close() {
@@ -240,6 +243,12 @@ struct CacheKind {
     return exchange_pair_alone(place.slot, {home.hash, place.word}, {home.hash, to.value});
   }
   template <class Lane>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static bool insert_alone(const Home& home,
+                                                                uint64_t value) requires requires {
+    Part::template insert_alone<Lane>(*home.part, Pair());
+  }
+  { return Part::template insert_alone<Lane>(*home.part, {home.hash, value}); }
+  template <class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static bool claim(const CacheWritePlace& /*place*/,
                                                          const Home& /*home*/, uint64_t /*value*/) {
     return false;
@@ -260,9 +269,12 @@ struct CacheKind {
     }
   }
   template <class Lane>
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static void count(const SoleWriterTile<Lane>& /*tile*/,
-                                                         const View& /*view*/,
-                                                         int32_t /*entries*/) {}
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static void count(const SoleWriterTile<Lane>& tile,
+                                                         const View& view, int32_t entries) {
+    const int32_t sum = sum_in_tile(tile, entries);
+    if (!tile.leads() || sum == 0) return;
+    Lane::atomic_add(&view.counts[tile.lane().block() % CacheCounts::shards].entries, int64_t{sum});
+  }
 };
 
 // 4 lanes read a bucket of 64 bytes in one access.

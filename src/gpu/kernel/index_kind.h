@@ -16,6 +16,8 @@
 //   write           takes the key from that state to another; false: a tile has to
 //   claim           a free slot for an absent key of which other rows claim one, too: one of them
 //                   at most succeeds, and none whose key is there (gpu/batch/try_kernels.h)
+//   insert_alone    (where the kind has it) puts an absent key, in a kernel in which lanes do
+//                   nothing but that and `write`; false: a tile has to
 //   count           what each lane inserted and erased, into the table's count
 // What no lane could write by itself, by a tile, all lanes of which call together:
 //   tile_rows       calls work(owner, home, loaded) for the lanes with a home, one after another
