@@ -97,7 +97,7 @@ class EngineHistoryTest : public ::testing::TestWithParam<Case> {
     // What has a cap needs all of them to reach it.
     const bool fills = GetParam().maxmemory != 0 || GetParam().values_away != 0;
     const uint64_t all = GetParam().batches;
-    const uint64_t batches = poison::sanitized ? all / 8 : fills ? all : test_size(all / 2, all);
+    const uint64_t batches = poison::sanitized ? all / 8 : fills ? all : test_size(all / 4, all);
     for (uint64_t i = 0; (i < batches || has_to_flap()) && !HasFatalFailure(); ++i) {
       history.step(clock.now_ms(), submit);
       worker.maintain();

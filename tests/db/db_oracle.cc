@@ -29,6 +29,7 @@
 #include "isotherm/db.h"
 #include "isotherm/db_batch.h"
 #include "isotherm/db_transaction.h"
+#include "items/poison.h"
 
 namespace {
 
@@ -464,8 +465,9 @@ class History {
 
 int main(int count, char** arguments) {
   const uint64_t first = count > 1 ? std::strtoull(arguments[1], nullptr, 10) : 1;
-  const uint64_t histories =
-      count > 2 ? std::strtoull(arguments[2], nullptr, 10) : isotherm::test_size(4, 200);
+  const uint64_t histories = count > 2
+                                 ? std::strtoull(arguments[2], nullptr, 10)
+                                 : isotherm::test_size(isotherm::poison::sanitized ? 2 : 4, 200);
   const uint64_t gpu_memory = count > 3 ? std::strtoull(arguments[3], nullptr, 10) << 20 : 0;
   constexpr int steps = 600;
   uint64_t file_reads = 0;

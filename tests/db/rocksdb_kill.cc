@@ -19,6 +19,7 @@
 
 #include "db/kill_rounds.h"
 #include "isotherm/rocksdb.h"
+#include "items/poison.h"
 
 namespace {
 
@@ -125,5 +126,5 @@ uint64_t look(const std::string& folder, uint64_t seed) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  return isotherm::kill_rounds(count, arguments, 15, work, look);
+  return isotherm::kill_rounds(count, arguments, isotherm::poison::sanitized ? 6 : 15, work, look);
 }
