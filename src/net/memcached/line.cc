@@ -1,5 +1,6 @@
 #include "net/memcached/line.h"
 
+#include <cstdint>
 #include <cstring>
 #include <limits>
 
@@ -10,6 +11,10 @@ namespace isotherm::net {
 namespace {
 
 constexpr int64_t relative_seconds_max = 60 * 60 * 24 * 30;
+// libmemcached sends a negative time as an unsigned number of 32 bits. The last 30 days that these
+// can tell are taken for such times.
+constexpr int64_t most_of_32_bits = std::numeric_limits<uint32_t>::max();
+constexpr int64_t first_negative = most_of_32_bits + 1 - relative_seconds_max;
 // An expiry that every clock has passed; 0 would mean none.
 constexpr int64_t long_ago_ms = 1;
 
@@ -91,7 +96,7 @@ bool parse_expiry(std::string_view word, int64_t now_ms, int64_t& expiry_ms) {
   constexpr int64_t largest_seconds = std::numeric_limits<int64_t>::max() / 1000;
   if (seconds == 0) {
     expiry_ms = no_expiry;
-  } else if (seconds < 0) {
+  } else if (seconds < 0 || (seconds >= first_negative && seconds <= most_of_32_bits)) {
     expiry_ms = long_ago_ms;
   } else if (seconds <= relative_seconds_max) {
     expiry_ms = now_ms + seconds * 1000;

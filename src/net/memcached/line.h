@@ -50,7 +50,8 @@ bool parse_signed(std::string_view word, int64_t& value);
 bool parse_flags(std::string_view word, uint32_t& value);
 
 // memcached's expiry time as an absolute time in milliseconds: 0 never expires, a negative time has
-// expired already, up to 30 days is counted in seconds from now, and more is Unix time in seconds.
+// expired already, as an unsigned number of 32 bits, too; up to 30 days is counted in seconds from
+// now, and more is Unix time in seconds.
 bool parse_expiry(std::string_view word, int64_t now_ms, int64_t& expiry_ms);
 
 }  // namespace isotherm::net

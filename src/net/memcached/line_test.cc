@@ -96,6 +96,15 @@ TEST(MemcachedLine, ExpiryIsRelativeUpToThirtyDays) {
   EXPECT_EQ(expiry_of("x", now), std::nullopt);
 }
 
+// Some clients send a negative number as the 32 bits that stand for it.
+TEST(MemcachedLine, ANegativeExpiryOf32BitsHasPassed) {
+  constexpr int64_t now = 1'700'000'000'500;
+  EXPECT_EQ(expiry_of("4294967295", now), expiry_of("-1", now));
+  EXPECT_EQ(expiry_of("4292375296", now), expiry_of("-1", now));
+  EXPECT_EQ(expiry_of("4292375295", now), 4'292'375'295'000);
+  EXPECT_EQ(expiry_of("4294967296", now), 4'294'967'296'000);
+}
+
 TEST(MemcachedLine, ExpiryIsNeverZeroByAccidentAndNeverOverflows) {
   constexpr int64_t now = 1'700'000'000'500;
   for (const char* past : {"-1", "-2147483648", "-9223372036854775808"}) {
