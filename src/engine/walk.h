@@ -5,6 +5,9 @@
 // was begun before the device was lost, and such a walk begins anew. So does one over a tree whose
 // cursor is too old, or is of a device that had the items and was lost.
 //
+// Of all these cursors only the upper 48 bits and the lowest five may be set, so that 53 bits,
+// which is what clients have in a double, can hold one (net/resp/database_commands.cc).
+//
 // Limits. A step looks at a bounded part of the index, however few items it finds.
 // Threads. Any, within an epoch.
 #pragma once

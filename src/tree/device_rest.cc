@@ -15,7 +15,8 @@ namespace {
 
 constexpr uint64_t rest_node_bytes = 128;  // of an item of the rest, beside its text
 
-uint64_t rest_hash(std::string_view key) { return hash_bytes(key, 1) | 1; }
+// A cursor, of which the upper 48 bits count (engine/walk.h); an odd one is of the rest.
+uint64_t rest_hash(std::string_view key) { return (hash_bytes(key, 1) >> 16 << 16) | 1; }
 uint64_t rest_bytes_of(const TreeEntry& entry) {
   return rest_node_bytes + entry.key.size() + entry.value.size();
 }

@@ -12,6 +12,8 @@ namespace {
 
 constexpr size_t most_cursors = 1 << 16;
 constexpr uint64_t most_cursor_bytes = 16 << 20;
+// Of cursors the upper 48 bits count (engine/walk.h).
+constexpr int lowest_cursor_bit = 16;
 
 std::string first_key(uint32_t database) {
   std::string text;
@@ -87,7 +89,7 @@ bool Tree::walk(uint32_t database, uint64_t& cursor, uint64_t count, int64_t now
   cursor = 0;
   if (!worked || from.empty()) return worked;
   const std::lock_guard guard(cursors_mutex_);
-  cursor = next_cursor_++;
+  cursor = next_cursor_++ << lowest_cursor_bit;
   const uint64_t bytes = from.size();
   cursors_.emplace(cursor, std::move(from));
   cursor_bytes_ += bytes;

@@ -1,6 +1,7 @@
 #include "script_runner/runner.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <regex>
@@ -234,6 +235,9 @@ class Run {
     const std::string header = from.read_line();
     if (header != "*2") throw ScriptError("expected *2, got " + printable(header + from.drain()));
     std::string cursor = read_bulk(from);
+    if (std::stoull(cursor) > most_exact_double) {
+      throw ScriptError("cursor " + cursor + " is too large for clients that keep a double");
+    }
     const std::string count = from.read_line();
     if (count.empty() || count[0] != '*') throw ScriptError("expected an array, got " + count);
     for (size_t left = std::stoul(count.substr(1)); left > 0; --left) keys.insert(read_bulk(from));
@@ -260,6 +264,8 @@ class Run {
                         printable(got + last.drain()));
     }
   }
+
+  static constexpr uint64_t most_exact_double = uint64_t{1} << 53;
 
   const Script& script_;
   const Target& target_;

@@ -2,6 +2,7 @@
 // at many items in steps.
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
@@ -22,8 +23,15 @@
 namespace isotherm::net {
 namespace {
 
+// Many clients keep a cursor in a double or a signed integer. So clients see it turned: its upper
+// bits come first, and the few lowest, which it may have besides, behind them (engine/walk.h).
+constexpr int upper_bits_of_cursor = 48;
+
+uint64_t cursor_of(uint64_t shown) { return std::rotr(shown, upper_bits_of_cursor); }
+uint64_t show_cursor(uint64_t cursor) { return std::rotl(cursor, upper_bits_of_cursor); }
+
 struct ScanOptions {
-  uint64_t cursor = 0;
+  uint64_t cursor = 0;  // as it is shown
   int64_t count = 10;
   std::optional<std::string_view> match;
   std::optional<std::string_view> type;
@@ -101,7 +109,7 @@ class ScanWalk final : public KeyWalk {
   ScanWalk(Arguments arguments, int version) : KeyWalk(version, 0) {
     ScanOptions options;
     parse_scan(arguments, &options);
-    cursor_ = options.cursor;
+    cursor_ = cursor_of(options.cursor);
     left_ = static_cast<uint64_t>(options.count);
     steps_left_ = most_steps + left_ / most_a_step;
     if (options.match) match_ = *options.match;
@@ -122,7 +130,7 @@ class ScanWalk final : public KeyWalk {
     if (cursor_ != 0 && left_ != 0 && --steps_left_ != 0) return false;
     RespWriter writer(output, version_);
     writer.array(2);
-    writer.bulk(std::to_string(cursor_));
+    writer.bulk(std::to_string(show_cursor(cursor_)));
     write_all(writer, output);
     return true;
   }
