@@ -91,10 +91,7 @@ size_t MemcachedParser::parse(std::string_view input, Turn turn) {
   stopped_early_ = false;
   fixed_answers_ = 0;
   if (closing_ || input.empty()) return 0;
-  if (fresh_ && input[0] == binary_magic) {
-    closing_ = true;
-    return input.size();
-  }
+  if (fresh_ && input[0] == binary_magic) return refuse_binary(input, turn);
   fresh_ = false;
   const Batch::Row rows_end = turn.batch.size() + turn.rows_left;
   size_t consumed = 0;
@@ -111,6 +108,23 @@ size_t MemcachedParser::parse(std::string_view input, Turn turn) {
     consumed += taken;
   }
   return consumed;
+}
+
+// Its clients know which request an answer is for, and some wait for ever where there is none.
+size_t MemcachedParser::refuse_binary(std::string_view input, const Turn& turn) {
+  constexpr size_t head_bytes = 24;
+  constexpr size_t opcode_at = 1;
+  constexpr size_t opaque_at = 12;
+  constexpr size_t opaque_bytes = 4;
+  constexpr std::string_view refusal(
+      "\x81\0\0\0\0\0\0\x81\0\0\0\x0f\0\0\0\0\0\0\0\0\0\0\0\0Unknown command", head_bytes + 15);
+  if (input.size() < head_bytes) return 0;
+  binary_refusal_ = refusal;
+  binary_refusal_[opcode_at] = input[opcode_at];
+  input.copy(binary_refusal_.data() + opaque_at, opaque_bytes, opaque_at);
+  turn.say(binary_refusal_);
+  closing_ = true;
+  return input.size();
 }
 
 // One command, or a piece of keys or of a block that is swallowed; 0: incomplete.

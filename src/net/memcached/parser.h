@@ -6,7 +6,7 @@
 //     │
 //     ├──item too large──▶ swallow ──▶ line    the block is dropped as it arrives, never buffered
 //     ├──get of very many keys──▶ keys ──▶ line    the rest of the keys waits for the next turn
-//     └──quit, HTTP, binary protocol, an endless line──▶ closing
+//     └──quit, HTTP, binary protocol, an endless line──▶ closing    (the third is told why)
 //
 // Nothing is scanned twice while a request arrives in pieces: `scanned_` says how much of the front
 // is known to hold no line end, `wanted_` how many bytes the block at the front needs.
@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -133,6 +134,7 @@ class MemcachedParser {
 
   static const Command* find_command(std::string_view name);
 
+  size_t refuse_binary(std::string_view input, const Turn& turn);
   size_t parse_front(std::string_view input, Turn& turn);
   size_t run_more_keys(std::string_view input, Turn& turn);
   size_t swallow(size_t available);
@@ -164,7 +166,8 @@ class MemcachedParser {
   void run_stats(const Words& words, Turn& turn);
   void run_other(MemcachedVerb verb, const Words& words, Turn& turn);
 
-  bool fresh_ = true;  // nothing of the connection has been seen
+  bool fresh_ = true;           // nothing of the connection has been seen
+  std::string binary_refusal_;  // what its answer refers to
   bool closing_ = false;
   size_t scanned_ = 0;  // bytes at the front without a line end
   size_t wanted_ = 0;   // bytes that the command at the front needs; 0: unknown

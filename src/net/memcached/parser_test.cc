@@ -302,13 +302,21 @@ TEST(MemcachedParser, OnlyAGetMayBeLong) {
 }
 
 TEST(MemcachedParser, WhatClosesTheConnection) {
-  for (const char* line :
-       {"quit\r\n", "quit x\r\n", "GET / HTTP/1.1\r\n", "\x80", "HTTP/1.0\r\n"}) {
+  for (const char* line : {"quit\r\n", "quit x\r\n", "GET / HTTP/1.1\r\n", "HTTP/1.0\r\n"}) {
     Connection connection;
     connection.feed(std::string(line) + "get a\r\n");
     EXPECT_TRUE(connection.parser.closing()) << line;
     EXPECT_EQ(connection.trace, Trace{}) << line;
   }
+  Connection connection;
+  connection.feed("\x80" + std::string(22, 'x'));
+  EXPECT_FALSE(connection.parser.closing());
+  connection.feed("y");
+  EXPECT_TRUE(connection.parser.closing());
+  EXPECT_EQ(connection.trace.size(), 1u);
+}
+
+TEST(MemcachedParser, TheBinaryProtocolIsKnownAtTheBeginningOnly) {
   Connection connection;
   connection.feed("version\r\n\x80\r\n");
   EXPECT_FALSE(connection.parser.closing());
