@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <stdexcept>
 
 namespace isotherm::reason_of_test {
@@ -15,6 +16,10 @@ TEST(ReasonOf, AFileIsNamedWithWhatIsWrongWithIt) {
   } catch (const std::exception& error) {
     EXPECT_EQ(reason_of(error), "no/such/file: No such file or directory");
   }
+}
+
+TEST(ReasonOf, AnErrorOfTheSystemIsToldInItsWords) {
+  EXPECT_EQ(reason_of(ENOSPC), "No space left on device");
 }
 
 }  // namespace

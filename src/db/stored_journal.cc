@@ -6,8 +6,8 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <system_error>
 
+#include "base/reason_of.h"
 #include "base/worker_pool.h"
 #include "db/store_filler.h"
 #include "durability/rdb_file.h"
@@ -162,8 +162,7 @@ void StoredJournal::lock(const std::string& path) {
   constexpr int by_owner = 0640;
   lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, by_owner);
   if (lock_ < 0) {
-    throw JournalError("journal: cannot open " + path + ": " +
-                       std::generic_category().message(errno));
+    throw JournalError("journal: cannot open " + path + ": " + reason_of(errno));
   }
   if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
   ::close(lock_);
@@ -186,7 +185,7 @@ bool StoredJournal::begin_with_snapshot(const StoredJournalOptions& options, Fil
   if (made < 0) {
     remove_new(base, files);
     throw JournalError("journal: cannot begin with a copy of " + options.snapshot + ": " +
-                       std::generic_category().message(-made));
+                       reason_of(-made));
   }
   log(false, "the journal begins with the snapshot " + options.snapshot);
   return true;

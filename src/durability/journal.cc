@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include "base/broken.h"
 #include "base/kill_point.h"
 #include "base/lasting_thread.h"
+#include "base/reason_of.h"
 #include "base/wait_for_memory.h"
 
 namespace isotherm {
@@ -61,14 +61,14 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
   const int kept = reader.found() ? segments_.sync_last(reader.used_bytes(), reader.oldest()) : 0;
   if (kept < 0) {
     throw JournalError("journal: cannot sync the last segment in " + options_.folder + ": " +
-                       std::generic_category().message(-kept));
+                       reason_of(-kept));
   }
   const int made = segments_.begin(reader.end_lsn(), last_version, 0);
   const bool goes_on = reader.found() && is_full(made);
   if (goes_on) note_error(-made);
   if (made < 0 && !goes_on) {
     throw JournalError("journal: cannot make a segment in " + options_.folder + ": " +
-                       std::generic_category().message(-made));
+                       reason_of(-made));
   }
   follow_cap();
   count_memory();
@@ -341,9 +341,9 @@ void Journal::rewind() {
 void Journal::note_error(int error) {
   if (error != 0) last_error_.store(error, std::memory_order_relaxed);
   if (error_.load() == error) return;
-  const std::string line = error == 0 ? "the journal can be written again"
-                                      : "the journal cannot be written, writes are refused: " +
-                                            std::generic_category().message(error);
+  const std::string line =
+      error == 0 ? "the journal can be written again"
+                 : "the journal cannot be written, writes are refused: " + reason_of(error);
   error_.store(error, std::memory_order_seq_cst);
   if (options_.log) options_.log(line);
 }

@@ -16,7 +16,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <system_error>
+
+#include "base/reason_of.h"
 
 namespace isotherm {
 
@@ -28,8 +29,7 @@ class MappedFile {
     // Of a pipe it would wait for who writes there.
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) {
-      fail(errno == ENOENT ? "is missing"
-                           : "cannot be opened: " + std::generic_category().message(errno));
+      fail(errno == ENOENT ? "is missing" : "cannot be opened: " + reason_of(errno));
     }
     struct stat status {};
     const bool is_file = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
@@ -38,7 +38,7 @@ class MappedFile {
     const int error = errno;
     ::close(file);
     if (!is_file) fail("is a folder or a device, no file");
-    if (address_ == MAP_FAILED) fail("cannot be read: " + std::generic_category().message(error));
+    if (address_ == MAP_FAILED) fail("cannot be read: " + reason_of(error));
   }
   ~MappedFile() {
     if (address_ != nullptr && address_ != MAP_FAILED) ::munmap(address_, bytes_);

@@ -152,8 +152,7 @@ void check_databases(TreeFiles& files, uint32_t databases) {
                   ": more databases are needed");
 }
 
-// Why a GPU is not used.
-std::string reason_of(const std::exception& error) {
+std::string why_no_device(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) == nullptr) return error.what();
   return "there is too little memory for what a GPU begins with: give gpu_memory 16 MiB or more, "
          "and gpu_values and gpu_items no more than it has";
@@ -237,8 +236,8 @@ void EngineState::use_items(const ItemTierMaker& make_items, bool required) {
   } catch (const std::invalid_argument&) {
     throw;
   } catch (const std::exception& error) {
-    if (required) throw std::runtime_error(reason_of(error));
-    device_problem = reason_of(error);
+    if (required) throw std::runtime_error(why_no_device(error));
+    device_problem = why_no_device(error);
   }
 }
 
@@ -256,9 +255,9 @@ void EngineState::use_device(const RootTiersMaker& make_index, bool required,
       write_delay = std::make_unique<WriteDelay>(make_round_policy(rounds), wait_clock);
     }
   } catch (const std::exception& error) {
-    if (required) throw std::runtime_error(reason_of(error));
+    if (required) throw std::runtime_error(why_no_device(error));
     device.reset();
-    device_problem = reason_of(error);
+    device_problem = why_no_device(error);
   }
 }
 

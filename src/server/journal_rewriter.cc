@@ -5,9 +5,9 @@
 #include <cstring>
 #include <exception>
 #include <string>
-#include <system_error>
 
 #include "base/lasting_thread.h"
+#include "base/reason_of.h"
 #include "base/wait_for_memory.h"
 #include "db/store_filler.h"
 #include "net/log.h"
@@ -63,15 +63,14 @@ void JournalRewriter::run() {
     try {
       worked = rewrite();
     } catch (const std::exception& error) {
-      net::log(net::LogLevel::warning, error.what());
+      net::log(net::LogLevel::warning, reason_of(error));
     }
     if (!worked) not_before_ = Clock::now() + after_failure;
     if (worked) {
       net::log(net::LogLevel::notice, "the journal was written anew");
     } else {
-      net::log(net::LogLevel::warning,
-               "the journal could not be written anew" +
-                   (result_ < 0 ? ": " + std::generic_category().message(-result_) : ""));
+      net::log(net::LogLevel::warning, "the journal could not be written anew" +
+                                           (result_ < 0 ? ": " + reason_of(-result_) : ""));
     }
     job.end(worked, now_s());
   }

@@ -5,10 +5,10 @@
 #include <chrono>
 #include <exception>
 #include <new>
-#include <system_error>
 #include <utility>
 
 #include "base/lasting_thread.h"
+#include "base/reason_of.h"
 #include "durability/rdb_format.h"
 #include "durability/snapshot_file.h"
 #include "net/log.h"
@@ -98,7 +98,7 @@ void Saver::save() {
   } catch (const std::bad_alloc&) {
     log_failure("there is no memory for it");
   } catch (const std::exception& error) {
-    log_failure(error.what());
+    log_failure(reason_of(error));
   }
   if (worked) net::log(net::LogLevel::notice, "the snapshot is on disk: " + folder_ + "/" + name_);
   job_.end(worked, now_s(), changes_);
@@ -148,7 +148,7 @@ bool Saver::write_once(Worker& worker, bool keeps_flushed, SnapshotSource::Step&
   }
   file.write(std::string(1, static_cast<char>(rdb::eof)));
   if (file.finish() < 0) {
-    log_failure(std::generic_category().message(-file.error()));
+    log_failure(reason_of(-file.error()));
     return false;
   }
   if (begin_.number != 0) cut(file, moment->version);
@@ -167,9 +167,9 @@ void Saver::cut(const SnapshotFile& file, uint64_t version) {
   if (result >= 0) result = journal_->cut_before(begin_.lsn, base);
   if (result >= 0) return;
   net::log(net::LogLevel::notice,
-           "the journal is not cut behind the snapshot: " +
-               (result == -EBUSY || result == -ESTALE ? "it is being written anew"
-                                                      : std::generic_category().message(-result)));
+           "the journal is not cut behind the snapshot: " + (result == -EBUSY || result == -ESTALE
+                                                                 ? "it is being written anew"
+                                                                 : reason_of(-result)));
 }
 
 void Saver::log_failure(const std::string& why) const {

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <chrono>
 #include <new>
-#include <system_error>
 #include <utility>
 
 #include "base/broken.h"
+#include "base/reason_of.h"
 #include "base/wait_for_memory.h"
 #include "durability/journal.h"
 #include "tree/all_shards.h"
@@ -15,7 +15,7 @@ namespace isotherm {
 namespace {
 
 std::string journal_error(int result) {
-  return "tree: the journal cannot be synced: " + std::generic_category().message(-result);
+  return "tree: the journal cannot be synced: " + reason_of(-result);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/reason_of.h"
 #include "net/log.h"
 
 namespace isotherm::net {
@@ -120,7 +121,7 @@ void Listener::on_events(uint32_t /*events*/) {
       loops_.front()->events().remove(descriptor_);
       return loops_.front()->at_tick([this, why = errno] {
         wait();
-        log(LogLevel::warning, "cannot accept a client: " + std::generic_category().message(why));
+        log(LogLevel::warning, "cannot accept a client: " + reason_of(why));
       });
     }
     // Anything else happened to that one client.

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
-#include <system_error>
 
+#include "base/reason_of.h"
 #include "net/resp/handlers.h"
 #include "net/resp/transaction.h"
 #include "net/text.h"
@@ -90,7 +90,7 @@ std::string wrong_arity(const Command& command) {
 std::string misconf(const ServerState& server) {
   const int error = server.journal != nullptr ? server.journal->last_error() : 0;
   if (error != 0 || server.engine.tree() == nullptr) {
-    return "MISCONF Errors writing to the AOF file: " + std::generic_category().message(error);
+    return "MISCONF Errors writing to the AOF file: " + reason_of(error);
   }
   return "MISCONF Errors with the files of the tree: " + server.engine.tree()->last_error();
 }
