@@ -70,21 +70,36 @@ struct PacketCounters {
   Counter joined;              // datagrams that were made of them
 };
 
-struct alignas(64) LoopCounters {
-  static constexpr size_t batch_buckets = 24;
-
-  Counter connections;  // ever given to this loop
-  Counter commands;     // answered, both protocols
-  Counter bytes_in, bytes_out;
+// What INFO shows as sums over all loops.
+enum class LoopCount : uint8_t {
+  connections,  // ever given to this loop
+  commands,     // answered, both protocols
+  bytes_in,
+  bytes_out,
   // Clients that were disconnected: for a request, for replies that they did not read, and because
   // all clients together held too much.
-  Counter over_query_limit, over_output_limit, evicted_clients;
-  Counter batches;            // submitted
-  Counter batch_rows;         // requests in them
-  Counter batch_connections;  // connections that had requests in them, summed over batches
+  over_query_limit,
+  over_output_limit,
+  evicted_clients,
+  batches,            // submitted
+  batch_rows,         // requests in them
+  batch_connections,  // connections that had requests in them, summed over batches
+  last = batch_connections
+};
+
+template <class Number>
+struct LoopCounts {
+  std::array<Number, static_cast<size_t>(LoopCount::last) + 1> counts{};
+  Number& operator[](LoopCount count) { return counts[static_cast<size_t>(count)]; }
+  const Number& operator[](LoopCount count) const { return counts[static_cast<size_t>(count)]; }
+};
+
+struct alignas(64) LoopCounters : LoopCounts<Counter> {
+  static constexpr size_t batch_buckets = 24;
+
+  std::array<Counter, batch_buckets> batch_histogram;
   Counter batch_rows_max;
   Counter batch_connections_max;
-  std::array<Counter, batch_buckets> batch_histogram;
   MemcachedCounters memcached;
   UdpCounters udp;
   PacketCounters packets;
@@ -96,9 +111,10 @@ struct alignas(64) LoopCounters {
   }
 
   void record_batch(uint64_t rows, uint64_t connections_in_batch) {
-    batches.add();
-    batch_rows.add(rows);
-    batch_connections.add(connections_in_batch);
+    using enum LoopCount;
+    (*this)[batches].add();
+    (*this)[batch_rows].add(rows);
+    (*this)[batch_connections].add(connections_in_batch);
     batch_rows_max.raise_to(rows);
     batch_connections_max.raise_to(connections_in_batch);
     batch_histogram[std::min<size_t>(std::bit_width(rows) - 1, batch_buckets - 1)].add();

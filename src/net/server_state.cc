@@ -9,16 +9,7 @@ Statistics ServerState::statistics() const {
   // Counted behind the baseline, so nothing is below that but reads that were taken back since.
   const std::lock_guard lock(baseline_mutex_);
   Statistics now = count();
-  now.connections -= baseline_.connections;
-  now.over_query_limit -= baseline_.over_query_limit;
-  now.over_output_limit -= baseline_.over_output_limit;
-  now.evicted_clients -= baseline_.evicted_clients;
-  now.commands -= baseline_.commands;
-  now.bytes_in -= baseline_.bytes_in;
-  now.bytes_out -= baseline_.bytes_out;
-  now.batches -= baseline_.batches;
-  now.batch_rows -= baseline_.batch_rows;
-  now.batch_connections -= baseline_.batch_connections;
+  for (size_t i = 0; i < now.counts.size(); ++i) now.counts[i] -= baseline_.counts[i];
   for (size_t i = 0; i < now.batch_histogram.size(); ++i) {
     now.batch_histogram[i] -= baseline_.batch_histogram[i];
   }
@@ -51,16 +42,7 @@ void ServerState::reset_statistics() {
 Statistics ServerState::count() const {
   Statistics sum;
   for (const auto& loop : loops) {
-    sum.connections += loop->connections.get();
-    sum.over_query_limit += loop->over_query_limit.get();
-    sum.over_output_limit += loop->over_output_limit.get();
-    sum.evicted_clients += loop->evicted_clients.get();
-    sum.commands += loop->commands.get();
-    sum.bytes_in += loop->bytes_in.get();
-    sum.bytes_out += loop->bytes_out.get();
-    sum.batches += loop->batches.get();
-    sum.batch_rows += loop->batch_rows.get();
-    sum.batch_connections += loop->batch_connections.get();
+    for (size_t i = 0; i < sum.counts.size(); ++i) sum.counts[i] += loop->counts[i].get();
     sum.batch_rows_max = std::max(sum.batch_rows_max, loop->batch_rows_max.get());
     sum.batch_connections_max =
         std::max(sum.batch_connections_max, loop->batch_connections_max.get());
@@ -86,8 +68,8 @@ Statistics ServerState::count() const {
 }
 
 void ServerState::sample_rates() {
-  rates.sample(total(&LoopCounters::commands), total(&LoopCounters::bytes_in),
-               total(&LoopCounters::bytes_out), engine.used_memory());
+  rates.sample(total(LoopCount::commands), total(LoopCount::bytes_in), total(LoopCount::bytes_out),
+               engine.used_memory());
 }
 
 std::string ServerState::draw_id() {

@@ -40,11 +40,8 @@ struct CommandTotals {
   uint64_t calls = 0, rejected = 0, failed = 0, nanoseconds = 0;
 };
 
-struct Statistics {
-  uint64_t connections = 0, rejected = 0;
-  uint64_t over_query_limit = 0, over_output_limit = 0, evicted_clients = 0;
-  uint64_t commands = 0, bytes_in = 0, bytes_out = 0;
-  uint64_t batches = 0, batch_rows = 0, batch_connections = 0;
+struct Statistics : LoopCounts<uint64_t> {
+  uint64_t rejected = 0;
   uint64_t batch_rows_max = 0, batch_connections_max = 0;
   std::array<uint64_t, LoopCounters::batch_buckets> batch_histogram{};
   std::vector<CommandTotals> by_command;  // by number (resp/command.h)
@@ -68,10 +65,10 @@ struct ServerState {
 
   // Those who serve connections; `loops` has the counters of who answers frames, too.
   size_t loop_count() const { return loops.size() - (options.has_packets() ? 1 : 0); }
-  // The sum of one counter over all loops, e.g. total(&LoopCounters::commands).
-  uint64_t total(Counter LoopCounters::*counter) const {
+  // The sum of one counter over all loops, e.g. total(LoopCount::commands).
+  uint64_t total(LoopCount count) const {
     uint64_t sum = 0;
-    for (const auto& loop : loops) sum += ((*loop).*counter).get();
+    for (const auto& loop : loops) sum += (*loop)[count].get();
     return sum;
   }
   uint64_t total(Counter MemcachedCounters::*counter) const {

@@ -29,7 +29,7 @@ TEST_F(ServerStateTest, NothingIsBelowWhatItWasStartedWith) {
     LoopCounters& counters = *state_.loops[0];
     for (int i = 0; i < 300; ++i) {
       counters.by_command.note_error(1, "CODE" + std::to_string(i), false);
-      counters.commands.add(1);
+      counters[LoopCount::commands].add(1);
       state_.reset_statistics();
     }
     stops = true;
@@ -37,7 +37,7 @@ TEST_F(ServerStateTest, NothingIsBelowWhatItWasStartedWith) {
   bool right = true;
   while (!stops) {
     const Statistics now = state_.statistics();
-    right &= now.commands <= 1 && now.errors.size() <= 1;
+    right &= now[LoopCount::commands] <= 1 && now.errors.size() <= 1;
   }
   resetting.join();
   EXPECT_TRUE(right);

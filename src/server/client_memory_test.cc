@@ -76,8 +76,8 @@ class ClientMemoryTest : public ::testing::Test {
     }
     return clients;
   }
-  uint64_t received() const { return server_->state().total(&net::LoopCounters::bytes_in); }
-  uint64_t evicted() const { return server_->state().total(&net::LoopCounters::evicted_clients); }
+  uint64_t received() const { return server_->state().total(net::LoopCount::bytes_in); }
+  uint64_t evicted() const { return server_->state().total(net::LoopCount::evicted_clients); }
 
   ManualClock clock_{1'700'000'000'000};
   std::unique_ptr<Server> server_;

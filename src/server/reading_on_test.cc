@@ -74,7 +74,7 @@ class ReadingOnTest : public ::testing::TestWithParam<bool> {
   void expect_replies(const std::string& replies) {
     EXPECT_EQ(client_->receive(replies.size()), replies);
   }
-  uint64_t bytes_in() { return server_->state().statistics().bytes_in; }
+  uint64_t bytes_in() { return server_->state().statistics()[net::LoopCount::bytes_in]; }
 
   static constexpr size_t most_keys = 2 * net::Asides::most;
   ManualClock clock_{1'700'000'000'000};

@@ -131,12 +131,12 @@ TEST_F(ServerTest, GettingManyKeysIsOneBatch) {
   }
   ask(redis, mget, nulls);
   net::Statistics statistics = server.state().statistics();
-  EXPECT_EQ(statistics.batches, 1u);
+  EXPECT_EQ(statistics[net::LoopCount::batches], 1u);
   EXPECT_EQ(statistics.batch_rows_max, 100u);
   ask(memcached, get + "\r\n", "END\r\n");
   statistics = server.state().statistics();
-  EXPECT_EQ(statistics.batches, 2u);
-  EXPECT_EQ(statistics.batch_rows, 200u);
+  EXPECT_EQ(statistics[net::LoopCount::batches], 2u);
+  EXPECT_EQ(statistics[net::LoopCount::batch_rows], 200u);
 }
 
 TEST_F(ServerTest, ConnectionsAreSpreadEvenly) {
@@ -148,7 +148,8 @@ TEST_F(ServerTest, ConnectionsAreSpreadEvenly) {
     clients.push_back(std::make_unique<TestClient>(server.resp_port()));
     ask(*clients.back(), "PING\r\n", "+PONG\r\n");
   }
-  for (const auto& loop : server.state().loops) EXPECT_EQ(loop->connections.get(), 10u);
+  for (const auto& loop : server.state().loops)
+    EXPECT_EQ((*loop)[net::LoopCount::connections].get(), 10u);
 }
 
 TEST_F(ServerTest, RefusesMoreThanMaxclients) {

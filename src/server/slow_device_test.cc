@@ -122,9 +122,9 @@ TEST_F(SlowDeviceTest, OthersNeedNoMoreTurnsBesideOneThatWaits) {
     clients.push_back(std::make_unique<TestClient>(server.resp_port()));
   }
   const auto turns = [&] {
-    const uint64_t before = server.state().statistics().batches;
+    const uint64_t before = server.state().statistics()[net::LoopCount::batches];
     for (auto& client : clients) ask(*client, resp({"GET", "other"}), bulk("x"));
-    return server.state().statistics().batches - before;
+    return server.state().statistics()[net::LoopCount::batches] - before;
   };
   EXPECT_EQ(turns(), static_cast<uint64_t>(others));
   gates_.values.close();
@@ -243,12 +243,13 @@ TEST_F(SlowDeviceTest, SocketsAreNotReadWhileTheQueueIsFull) {
   gates_.rounds.wait_for(1);
   // Two more batches wait, and the next finds no place. What comes then is not read.
   const std::string request = resp({"INCR", "n"});
-  uint64_t bytes = server.state().statistics().bytes_in;
+  uint64_t bytes = server.state().statistics()[net::LoopCount::bytes_in];
   for (size_t i = 1; i < clients.size(); ++i) {
     clients[i]->send(request);
     if (i <= 3) {
       bytes += request.size();
-      while (server.state().statistics().bytes_in != bytes) std::this_thread::yield();
+      while (server.state().statistics()[net::LoopCount::bytes_in] != bytes)
+        std::this_thread::yield();
     }
     pass_turns();
     EXPECT_EQ(server.engine().stats().queue_full, i < 3 ? 0u : 1u);
@@ -256,7 +257,7 @@ TEST_F(SlowDeviceTest, SocketsAreNotReadWhileTheQueueIsFull) {
   TestClient late(server.resp_port());
   late.send(resp({"INCR", "n"}));
   pass_turns();
-  EXPECT_EQ(server.state().statistics().bytes_in, bytes);
+  EXPECT_EQ(server.state().statistics()[net::LoopCount::bytes_in], bytes);
   EXPECT_EQ(server.engine().stats().queue_full, 1u) << "the loop waits until it is told";
   gates_.rounds.open();
   for (auto& client : clients) EXPECT_EQ(client->receive(4).substr(0, 1), ":");

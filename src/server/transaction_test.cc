@@ -201,7 +201,7 @@ TEST_P(TransactionTest, WhatIsKeptHasTheLimitOfReceivedBytes) {
   }
   one.send(resp({"PING"}));
   EXPECT_EQ(one.receive_all(), "");
-  EXPECT_EQ(server_->state().statistics().over_query_limit, 1u);
+  EXPECT_EQ(server_->state().statistics()[net::LoopCount::over_query_limit], 1u);
   EXPECT_EQ(other.ask(resp({"EXISTS", "key"}), ":0\r\n"), ":0\r\n");
 }
 

@@ -229,14 +229,14 @@ TEST_F(UdpTest, DatagramsAreRowsOfOneBatchWithConnections) {
     go.get_future().wait();
   });
   stands.get_future().wait();
-  const uint64_t batches = server.state().statistics().batches;
+  const uint64_t batches = server.state().statistics()[net::LoopCount::batches];
   const std::string get = "get k\r\n", value = "VALUE k 0 1\r\nv\r\nEND\r\n";
   for (int i = 0; i < 8; ++i) udp.send(get);
   tcp.send(get);
   go.set_value();
   for (int i = 0; i < 8; ++i) EXPECT_EQ(udp.reply(), value);
   EXPECT_EQ(tcp.receive(value.size()), value);
-  EXPECT_EQ(server.state().statistics().batches, batches + 1);
+  EXPECT_EQ(server.state().statistics()[net::LoopCount::batches], batches + 1);
   EXPECT_EQ(server.state().statistics().batch_rows_max, 9u);
 }
 

@@ -265,7 +265,7 @@ void Connection::check_output(const OutputLimit& limit, int64_t now_ms) {
   if (!open_) return;
   const bool over = watch_.over(limit, unsent(), now_ms);
   if (!over && !output_.is_cut() && !asides_.any_cut()) return;
-  (over ? loop_.counters().over_output_limit : loop_.counters().evicted_clients).add();
+  loop_.counters()[over ? LoopCount::over_output_limit : LoopCount::evicted_clients].add();
   close();
 }
 
@@ -276,7 +276,7 @@ bool Connection::receive() {
   const size_t held = input_.unread().size() + aside + (value != nullptr ? value->received() : 0) +
                       client_->transaction_bytes.load(std::memory_order_relaxed);
   if (held > loop_.limits().query.load(std::memory_order_relaxed)) {
-    loop_.counters().over_query_limit.add();
+    loop_.counters()[LoopCount::over_query_limit].add();
     close();
     return false;
   }
@@ -311,7 +311,7 @@ bool Connection::note_received(ssize_t received, size_t room) {
   if (received > 0) {
     const auto bytes = static_cast<size_t>(received);
     readable_ = hung_up_ || urgent_ || bytes == room;
-    loop_.counters().bytes_in.add(bytes);
+    loop_.counters()[LoopCount::bytes_in].add(bytes);
     return true;
   }
   if (received == 0) {

@@ -124,7 +124,7 @@ class Loop final : public LoopControl {
            fits_clients(bytes);
   }
   void sent(size_t bytes) {
-    counters_.bytes_out.add(bytes);
+    counters_[LoopCount::bytes_out].add(bytes);
     sent_bytes_ += bytes;
   }
   // Whether connections may put aside what waits: turns are left for others.

@@ -84,7 +84,7 @@ void Loop::welcome(int descriptor, Speaks speaks) {
     (speaks == Speaks::resp ? server_.resp_clients : server_.memcached_clients).fetch_sub(1);
     return log(LogLevel::warning, "a client is disconnected: there is no memory for it");
   }
-  counters_.connections.add();
+  counters_[LoopCount::connections].add();
   made->index = connections_.size();
   Connection& connection = *connections_.emplace_back(std::move(made));
   if (!events_.add_client(descriptor, connection)) connection.close();
@@ -266,7 +266,7 @@ bool Loop::evict_clients(size_t more) {
   for (const auto& [bytes, connection] : holders) {
     if (all <= most || own <= most / server_.loop_count()) break;
     connection->close();
-    counters_.evicted_clients.add();
+    counters_[LoopCount::evicted_clients].add();
     any = true;
     gone(bytes);
   }

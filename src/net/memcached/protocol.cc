@@ -84,7 +84,7 @@ class MemcachedProtocol final : public Protocol {
     }
     arrived_.reset();
     if (rows != 0) learn_value_bytes((output.size() - bytes_before) / rows);
-    turn.counters.commands.add(given);
+    turn.counters[LoopCount::commands].add(given);
     turn.counters.by_command.note_others(given + rows);
     answers_.erase(answers_.begin(), answers_.begin() + static_cast<ptrdiff_t>(count));
     if (answers_.empty()) SpareLists<MemcachedAnswer>::end(answers_);
@@ -129,7 +129,7 @@ class MemcachedProtocol final : public Protocol {
     if (walk_ != nullptr) return step(turn);
     const MemcachedAnswer answer = answers_.back();
     answers_.pop_back();
-    turn.counters.commands.add();
+    turn.counters[LoopCount::commands].add();
     if (answer.walks) {
       walk_ = begin_walk(answer.text, output);
       return walk_ != nullptr ? step(turn) : void();

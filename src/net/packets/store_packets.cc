@@ -189,12 +189,12 @@ void StorePackets::note(const PacketCounts& counts) {
   const uint64_t gets = counts.by_device - noted_.by_device;
   const uint64_t hits = counts.hits - noted_.hits;
   worker_.count_reads(hits, gets - hits);
-  counters_.commands.add(gets);
+  counters_[LoopCount::commands].add(gets);
   counters_.memcached.cmd_get.add(gets);
   counters_.memcached.slab_of(Location{}).get_hits.add(hits);
   counters_.memcached.get_misses.add(gets - hits);
-  add(counters_.bytes_in, &PacketCounts::bytes_in);
-  add(counters_.bytes_out, &PacketCounts::bytes_out);
+  add(counters_[LoopCount::bytes_in], &PacketCounts::bytes_in);
+  add(counters_[LoopCount::bytes_out], &PacketCounts::bytes_out);
   add(counters_.udp.received, &PacketCounts::received);
   add(counters_.udp.sent, &PacketCounts::sent);
   add(counters_.udp.too_long, &PacketCounts::too_long);

@@ -64,11 +64,11 @@ void write_command(const Command& command, const CommandTotals& totals, InfoLine
 void stats(ServerState& server, const Statistics& statistics, InfoLines& lines) {
   uint64_t errors = 0;
   for (const auto& [code, count] : statistics.errors) errors += count;
-  lines.line("total_connections_received", statistics.connections);
-  lines.line("total_commands_processed", statistics.commands);
+  lines.line("total_connections_received", statistics[LoopCount::connections]);
+  lines.line("total_commands_processed", statistics[LoopCount::commands]);
   lines.line("instantaneous_ops_per_sec", server.rates.commands.a_second());
-  lines.line("total_net_input_bytes", statistics.bytes_in);
-  lines.line("total_net_output_bytes", statistics.bytes_out);
+  lines.line("total_net_input_bytes", statistics[LoopCount::bytes_in]);
+  lines.line("total_net_output_bytes", statistics[LoopCount::bytes_out]);
   lines.line("instantaneous_input_kbps", kilobytes(server.rates.bytes_in.a_second()));
   lines.line("instantaneous_output_kbps", kilobytes(server.rates.bytes_out.a_second()));
   lines.line("rejected_connections", statistics.rejected);
@@ -77,7 +77,7 @@ void stats(ServerState& server, const Statistics& statistics, InfoLines& lines) 
   lines.zero("sync_partial_err");
   lines.line("expired_keys", statistics.engine.expired);
   lines.line("evicted_keys", statistics.engine.evicted);
-  lines.line("evicted_clients", statistics.evicted_clients);
+  lines.line("evicted_clients", statistics[LoopCount::evicted_clients]);
   lines.line("keyspace_hits", statistics.engine.hits);
   lines.line("keyspace_misses", statistics.engine.misses);
   lines.zero("pubsub_channels");
@@ -85,8 +85,8 @@ void stats(ServerState& server, const Statistics& statistics, InfoLines& lines) 
   lines.zero("latest_fork_usec");
   lines.zero("total_forks");
   lines.zero("tracking_total_keys");
-  lines.line("client_query_buffer_limit_disconnections", statistics.over_query_limit);
-  lines.line("client_output_buffer_limit_disconnections", statistics.over_output_limit);
+  lines.line("client_query_buffer_limit_disconnections", statistics[LoopCount::over_query_limit]);
+  lines.line("client_output_buffer_limit_disconnections", statistics[LoopCount::over_output_limit]);
   lines.line("total_error_replies", errors);
   lines.line("index_splits", statistics.engine.splits);
   lines.line("index_joins", statistics.engine.joins);
@@ -105,13 +105,14 @@ void stats(ServerState& server, const Statistics& statistics, InfoLines& lines) 
 
 // How many requests a turn of a loop puts into one batch, and from how many connections.
 void batches(ServerState&, const Statistics& statistics, InfoLines& lines) {
-  lines.line("batches", statistics.batches);
-  lines.line("batch_requests", statistics.batch_rows);
-  lines.line("batch_size_mean", InfoLines::ratio(statistics.batch_rows, statistics.batches));
+  lines.line("batches", statistics[LoopCount::batches]);
+  lines.line("batch_requests", statistics[LoopCount::batch_rows]);
+  lines.line("batch_size_mean",
+             InfoLines::ratio(statistics[LoopCount::batch_rows], statistics[LoopCount::batches]));
   lines.line("batch_retries", statistics.engine.retried);
   lines.line("batch_size_max", statistics.batch_rows_max);
-  lines.line("batch_connections_mean",
-             InfoLines::ratio(statistics.batch_connections, statistics.batches));
+  lines.line("batch_connections_mean", InfoLines::ratio(statistics[LoopCount::batch_connections],
+                                                        statistics[LoopCount::batches]));
   lines.line("batch_connections_max", statistics.batch_connections_max);
   for (size_t i = 0; i < statistics.batch_histogram.size(); ++i) {
     if (statistics.batch_histogram[i] == 0) continue;

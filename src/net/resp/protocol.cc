@@ -95,7 +95,7 @@ class RespProtocol final : public Protocol {
     }
     const uint64_t rows = notes.finish();
     if (rows != 0) learn_answer_bytes((output.size() - before) / rows);
-    turn.counters.commands.add(static_cast<uint64_t>(answer - first));
+    turn.counters[LoopCount::commands].add(static_cast<uint64_t>(answer - first));
     const size_t left = answer != end ? take_back(turn, answer, end) : 0;
     forget_answers();
     return left;
@@ -218,7 +218,7 @@ class RespProtocol final : public Protocol {
   }
 
   void end_alone(Turn& turn) {
-    turn.counters.commands.add();
+    turn.counters[LoopCount::commands].add();
     turn.counters.by_command.note_alone(queue_.origin.command,
                                         nanoseconds_since(turn.clock, began_alone_us_));
     parser_.release();

@@ -196,7 +196,7 @@ void UdpPort::receive(LoopTurn& turn) {
 // Whether it is a request; else it is counted.
 bool UdpPort::takes(Exchange& exchange, size_t bytes, bool cut, int64_t now_ms) {
   counters_.received.add();
-  loop_counters_.bytes_in.add(bytes);
+  loop_counters_[LoopCount::bytes_in].add(bytes);
   exchange.received = bytes;
   exchange.parsed = UdpFrame::header_bytes;
   UdpFrame::Fault fault = UdpFrame::read(exchange.bytes(), exchange.frame);
@@ -411,7 +411,7 @@ size_t UdpPort::note_sent(const UdpSending& sending, size_t messages, size_t don
   for (size_t i = 0; i < sent; ++i) {
     Exchange& exchange = *unsent_[done];
     counters_.sent.add();
-    loop_counters_.bytes_out.add(sending.bytes[i] + UdpFrame::header_bytes);
+    loop_counters_[LoopCount::bytes_out].add(sending.bytes[i] + UdpFrame::header_bytes);
     exchange.next.advance();
     exchange.output.consume(sending.bytes[i]);
     if (exchange.output.empty()) ++done;
