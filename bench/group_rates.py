@@ -18,7 +18,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "system"))
-from server_process import ServerProcess, encode, status_of  # noqa: E402
+from server_process import encode, start_server, status_of  # noqa: E402
 
 PIPELINE = 32
 PIPELINES = 8
@@ -86,7 +86,7 @@ def send(port, client, kind, seconds, results):
 
 def rate(server, options, kind):
     results = multiprocessing.Queue()
-    clients = [multiprocessing.Process(target=send, args=(server.port, i, kind, options.seconds, results))
+    clients = [multiprocessing.Process(target=send, args=(server.resp_port, i, kind, options.seconds, results))
                for i in range(options.clients)]
     for client in clients:
         client.start()
@@ -104,8 +104,8 @@ def test(options):
     print(f"parameters  {' '.join(threads + options.flags)}; {options.clients} clients, pipelines of "
           f"{PIPELINE}, {options.seconds} s a figure\n")
     print(f"{'requests a second':<24} {'isotherm':>10} {'reference':>10} {'ratio':>7}")
-    with ServerProcess(options.server, *threads, *options.flags) as ours, \
-            ServerProcess(options.server, *threads) as reference:
+    with start_server(options.server, *threads, *options.flags) as ours, \
+            start_server(options.server, *threads) as reference:
         for kind in KINDS:
             figures = [rate(server, options, kind) for server in (ours, reference)]
             print(f"{kind:<24} {figures[0]:>10.0f} {figures[1]:>10.0f} {figures[0] / figures[1]:>7.3f}")

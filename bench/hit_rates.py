@@ -18,27 +18,20 @@ to compare builds. Printed is the share of look-ups that hit, in per cent.
 """
 
 import argparse
-import bisect
 import contextlib
 import itertools
-import os
 import pathlib
 import random
-import socket
-import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "system"))
-from server_process import Client, ServerProcess, encode, wait_for_listener  # noqa: E402
+sys.path[:0] = [str(ROOT / "tests" / "system"), str(ROOT / "tests" / "python")]
+import servers  # noqa: E402
+from replayed_cache import RespCache, hit_rate, name, zipf_ranks  # noqa: E402
+from server_process import Client, start_server  # noqa: E402
 
 GROUP = 32
 BESIDE_A_VALUE = 70  # bytes that a key, its head and its place in the index take, about
-
-
-def ranks(keys, theta, count, source):
-    sums = list(itertools.accumulate(1.0 / rank**theta for rank in range(1, keys + 1)))
-    return [min(bisect.bisect(sums, source.random() * sums[-1]), keys - 1) for _ in range(count)]
 
 
 def trace(kind, items, count):
@@ -46,7 +39,7 @@ def trace(kind, items, count):
     source = random.Random(1)
     keys = items * 5
     theta = {"uniform": 0.0}.get(kind, float(kind[5:]) if kind.startswith("zipf-") else 0.99)
-    drawn = ranks(keys, theta, count, source)
+    drawn = zipf_ranks(keys, theta, count, source)
     places = list(range(keys))
     source.shuffle(places)
     if kind == "latest":
@@ -62,39 +55,30 @@ def trace(kind, items, count):
     return found
 
 
-def size_of(key, least, most):
-    return least + (key * 2654435761 >> 7) % (most - least + 1)
-
-
-class Resp:
-    def __init__(self, port):
-        self.client = Client(port)
-
-    def lookup(self, names):
-        return [value is not None for value in self.client.command("MGET", *names)]
-
-    def store(self, pairs):
-        self.client.send(b"".join(encode("SET", name, value) for name, value in pairs))
-        for _ in pairs:
-            if (reply := self.client.line()) != b"+OK":
-                raise RuntimeError(f"SET was answered {reply!r}")
+def value_of(options):
+    least, most = options.sizes
+    values = b"v" * most
+    return lambda key: values[: least + (key * 2654435761 >> 7) % (most - least + 1)]
 
 
 class Memcached:
-    def __init__(self, port):
+    def __init__(self, port, value_of):
         self.client = Client(port)
+        self.value_of = value_of
 
-    def lookup(self, names):
+    def lookup(self, keys):
+        names = [name(key) for key in keys]
         self.client.send(b"get " + b" ".join(names) + b"\r\n")
         found = set()
         while (head := self.client.line()) != b"END":
-            _, name, _, size = head.split()
+            _, one, _, size = head.split()
             self.client.block(int(size))
-            found.add(name)
-        return [name in found for name in names]
+            found.add(one)
+        return [one in found for one in names]
 
-    def store(self, pairs):
-        self.client.send(b"".join(b"set %s 0 0 %d\r\n%s\r\n" % (name, len(value), value) for name, value in pairs))
+    def store(self, keys):
+        pairs = [(name(key), self.value_of(key)) for key in keys]
+        self.client.send(b"".join(b"set %s 0 0 %d\r\n%s\r\n" % (one, len(value), value) for one, value in pairs))
         for _ in pairs:
             if (reply := self.client.line()) != b"STORED":
                 raise RuntimeError(f"set was answered {reply!r}")
@@ -102,40 +86,15 @@ class Memcached:
 
 @contextlib.contextmanager
 def resp(program, options, policy):
-    with ServerProcess(program, "--threads", "1", "--maxmemory", f"{options.megabytes}mb",
-                       "--maxmemory-policy", policy) as server:
-        yield Resp(server.port)
+    with start_server(program, "--threads", "1", "--maxmemory", f"{options.megabytes}mb",
+                      "--maxmemory-policy", policy) as server:
+        yield RespCache(server.resp_port, value_of(options))
 
 
 @contextlib.contextmanager
 def memcached(options):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    user = ["-u", "nobody"] if os.getuid() == 0 else []
-    process = subprocess.Popen(["memcached", *user, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-t", "1",
-                                "-m", str(options.megabytes)])
-    try:
-        wait_for_listener(port)
-        yield Memcached(port)
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def hit_rate(cache, keys, options):
-    values = b"v" * max(options.sizes)
-    hits = counted = 0
-    for at in range(0, len(keys), GROUP):
-        group = keys[at : at + GROUP]
-        found = cache.lookup([b"key:%010d" % key for key in group])
-        missing = dict.fromkeys(key for key, hit in zip(group, found) if not hit)
-        if missing:
-            cache.store([(b"key:%010d" % key, values[: size_of(key, *options.sizes)]) for key in missing])
-        if at >= len(keys) // 2:
-            hits += sum(found)
-            counted += len(group)
-    return 100 * hits / counted
+    with servers.Memcached(flags=["-m", str(options.megabytes)]) as server:
+        yield Memcached(server.memcached_port, value_of(options))
 
 
 def main():
@@ -164,7 +123,7 @@ def main():
         print(f"{kind:12}", end="", flush=True)
         for _, start in systems:
             with start() as cache:
-                print(f"{hit_rate(cache, keys, options):12.1f}", end="", flush=True)
+                print(f"{100 * hit_rate(cache, keys, GROUP):12.1f}", end="", flush=True)
         print()
 
 

@@ -29,8 +29,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "system"))
-from server_process import (Client, Failure, ServerProcess, encode, memcached_client,  # noqa: E402
-                            status_of)
+from server_process import Client, Failure, encode, start_server, status_of  # noqa: E402
 
 SHORT = ["--key-size", "16", "--value-size", "32"]
 LONG = ["--key-size", "24", "--value-size", "1000"]
@@ -85,14 +84,14 @@ class Cold:
         self.goal = 1.2
 
     def prepare(self, server, client):
-        load(self.options, server.port, *LONG)
+        load(self.options, server.resp_port, *LONG)
         wait_until_away(self.options, client)
 
     @contextlib.contextmanager
     def trouble(self, server, client):
         before = info(client, "gpu_values_fetched")
         one = subprocess.Popen(
-            bench(self.options, server.port, "--no-load", "--connections", "1", "--pipeline", "1",
+            bench(self.options, server.resp_port, "--no-load", "--connections", "1", "--pipeline", "1",
                   "--mix", "read=100", "--distribution", "uniform", "--seconds",
                   str(self.options.seconds + 2), *LONG), stdout=subprocess.DEVNULL)
         time.sleep(0.5)
@@ -123,7 +122,7 @@ class Unread:
         memcached = (b"get " + b" ".join(keys) + b"\r\n") * UNREAD_REQUESTS
         with contextlib.ExitStack() as stack:
             for i in range(self.options.clients):
-                one = memcached_client(server) if i % 2 else Client(server.port)
+                one = Client(server.memcached_port) if i % 2 else Client(server.resp_port)
                 stack.callback(one.close)
                 one.send(memcached if i % 2 else resp)
             time.sleep(1)
@@ -134,19 +133,19 @@ class Unread:
 
 def test(options):
     others = {"cold": Cold, "unread": Unread}[options.beside](options)
-    with ServerProcess(options.server, "--threads", str(options.threads),
-                       *others.flags) as server:
-        client = Client(server.port)
+    with start_server(options.server, "--threads", str(options.threads),
+                      *others.flags) as server:
+        client = Client(server.resp_port)
         others.prepare(server, client)
-        load(options, server.port, *SHORT)
+        load(options, server.resp_port, *SHORT)
         alone, beside = [], []
         for number in range(options.rounds):
             if number % 2 == 0:
-                alone.append(p99_of_49(options, server.port))
+                alone.append(p99_of_49(options, server.resp_port))
             with others.trouble(server, client):
-                beside.append(p99_of_49(options, server.port))
+                beside.append(p99_of_49(options, server.resp_port))
             if number % 2 == 1:
-                alone.append(p99_of_49(options, server.port))
+                alone.append(p99_of_49(options, server.resp_port))
         client.close()
     result = {
         "beside": options.beside,

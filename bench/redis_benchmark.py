@@ -22,7 +22,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "system"))
-from server_process import Client, ServerProcess, status_of  # noqa: E402
+from server_process import Client, start_server, status_of  # noqa: E402
 
 KEYS = 100_000
 VALUE = b"v" * 32
@@ -51,7 +51,7 @@ def key(number):
 
 
 def load(server):
-    client = Client(server.port)
+    client = Client(server.resp_port)
     for first in range(0, KEYS, 1000):
         words = [word for i in range(first, first + 1000) for word in (key(i), VALUE)]
         client.command("MSET", *words)
@@ -68,7 +68,7 @@ def run_row(server, row, requests):
     count = max(1, int(requests * share))
     before = cpu_seconds(server.pid)
     subprocess.run(
-        ["redis-benchmark", "-h", "127.0.0.1", "-p", str(server.port), "-c", "50", "-q",
+        ["redis-benchmark", "-h", "127.0.0.1", "-p", str(server.resp_port), "-c", "50", "-q",
          "-n", str(count), "-r", str(KEYS), *flags, *command],
         check=True, stdout=subprocess.DEVNULL)
     return [(b - a) / count * 1e6 for a, b in zip(before, cpu_seconds(server.pid))]
@@ -76,7 +76,7 @@ def run_row(server, row, requests):
 
 def check(server):
     """Nothing was lost or changed by the load."""
-    client = Client(server.port)
+    client = Client(server.resp_port)
     if client.command("DBSIZE") != KEYS:
         raise RuntimeError("the load changed the number of keys")
     if client.command("MGET", *map(key, range(MGET_KEYS))) != [VALUE] * MGET_KEYS:
@@ -87,7 +87,7 @@ def check(server):
 def measure(options):
     flags = ["--threads", str(options.threads), *options.flags]
     figures = {row[0]: [] for row in ROWS}
-    with ServerProcess(options.server, *flags) as ours, ServerProcess(options.redis) as redis:
+    with start_server(options.server, *flags) as ours, start_server(options.redis) as redis:
         for server in (ours, redis):
             load(server)
         for _ in range(options.rounds):

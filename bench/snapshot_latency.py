@@ -23,7 +23,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "system"))
-from server_process import Client, ServerProcess, status_of  # noqa: E402
+from server_process import Client, start_server, status_of  # noqa: E402
 
 
 def bench(options, port, *flags):
@@ -60,17 +60,17 @@ class Saving(threading.Thread):
 
 
 def measure(options):
-    with tempfile.TemporaryDirectory() as folder, ServerProcess(
+    with tempfile.TemporaryDirectory() as folder, start_server(
             options.server, "--dir", folder, "--threads", str(options.threads),
             *options.flags) as server:
-        bench(options, server.port, "--load-only")
+        bench(options, server.resp_port, "--load-only")
         seen = {"alone": [], "saving": []}
         for _ in range(options.rounds):
             for name, all_of_it in seen.items():
-                saving = Saving(server.port) if name == "saving" else None
+                saving = Saving(server.resp_port) if name == "saving" else None
                 if saving:
                     saving.start()
-                run = figures(bench(options, server.port, "--no-load", "--rate", options.rate,
+                run = figures(bench(options, server.resp_port, "--no-load", "--rate", options.rate,
                                     "--mix", "read=95,update=5", "--distribution", "uniform",
                                     "--seconds", str(options.seconds)))
                 if saving:

@@ -104,6 +104,13 @@ class Server:
         with open(f"/proc/{self.pid}/status") as status:
             return int(re.search(r"VmRSS:\s+(\d+) kB", status.read())[1]) * 1024
 
+    def kill(self):
+        """Ends the process as a crash does; there is nothing to stop then."""
+        self.stopped = True
+        self.process.kill()
+        self.process.wait()
+        shutil.rmtree(self.folder)
+
     def stop(self):
         """Ends the process; raises if it had already ended or did not end well."""
         if self.stopped:
@@ -186,11 +193,12 @@ class Redis(Server):
 
 
 class Memcached(Server):
-    def __init__(self, binary="memcached"):
-        # Without its background threads: while one of them holds an item, decr does not pad it.
+    # Without its background threads: while one of them holds an item, decr does not pad it.
+    FLAGS = ["-m", "256", "-o", "no_lru_maintainer,no_lru_crawler,hash_algorithm=murmur3"]
+
+    def __init__(self, binary="memcached", flags=FLAGS):
         user = ["-u", "nobody"] if os.getuid() == 0 else []
         self.memcached_port = self.udp_port = self.begin_on_free_port(
             lambda port: [binary, *user, "-l", "127.0.0.1", "-p", str(port), "-U", str(port),
-                          "-m", "256", "-t", "1",
-                          "-o", "no_lru_maintainer,no_lru_crawler,hash_algorithm=murmur3"],
+                          "-t", "1", *flags],
             b"stats\r\n", b"STAT pid %d\r\n")

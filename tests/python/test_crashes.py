@@ -32,13 +32,6 @@ def flags(folder, policy="always", appendonly="yes"):
             "--tree", f"{folder}/tree", "--maxmemory", "8mb"]
 
 
-def end_at_once(server):
-    server.stopped = True
-    server.process.kill()
-    server.process.wait()
-    shutil.rmtree(server.folder)
-
-
 class Recorded:
     """A server that is killed and goes on, each call recorded, and what its clients know."""
 
@@ -67,7 +60,7 @@ class Recorded:
                         admin.bgrewriteaof()
                 self.taken_in += self.await_taken_in(admin, least_taken_in)
             finally:
-                end_at_once(server)
+                server.kill()
             for client in self.clients:
                 client.join()
                 assert client.error is None, client.error

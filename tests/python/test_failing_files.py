@@ -19,7 +19,7 @@ import redis
 import recorded_files
 import servers
 from servers import LONGEST_SECONDS
-from test_crashes import end_at_once, flags
+from test_crashes import flags
 
 FAULTS = int(os.environ.get("ISOTHERM_FAULTS", "4"))
 
@@ -100,7 +100,7 @@ class Failing:
             client.join()
         log = self.server.output()
         ended = self.server.process.poll()
-        end_at_once(self.server)
+        self.server.kill()
         assert ended is None, f"ended with {ended}: {log}"
         if kind is not None:
             print(log)

@@ -10,7 +10,6 @@ import pytest
 import redis
 
 import servers
-from test_crashes import end_at_once
 
 MIB = 1 << 20
 
@@ -44,7 +43,7 @@ def crashing(folder, *flags):
     durable = ["--dir", folder, "--appendonly", "yes", "--appendfsync", "always"]
     with servers.Isotherm(*durable, *flags) as server:
         yield redis.Redis(port=server.resp_port, socket_timeout=servers.LONGEST_SECONDS)
-        end_at_once(server)
+        server.kill()
 
 
 def fill_segment(client, prefix, value):

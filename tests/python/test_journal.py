@@ -37,14 +37,6 @@ def start(folder, *flags, binary=None):
                             binary=binary)
 
 
-def kill(server):
-    """As a crash ends it."""
-    server.stopped = True
-    server.process.kill()
-    server.process.wait()
-    shutil.rmtree(server.folder)
-
-
 class Counting(threading.Thread):
     """One client: counts up its keys, in pipelines of several commands, until it is cut off."""
 
@@ -98,7 +90,7 @@ def test_nothing_answered_is_lost_when_the_server_is_killed(folder, policy):
             clients[0].join(pause.uniform(0, 0.15))
             assert servers.soon(lambda: sum(answered.values()) > before)
         finally:
-            kill(server)
+            server.kill()
         for client in clients:
             client.join()
     with start(folder, "--appendfsync", policy) as server:

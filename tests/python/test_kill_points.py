@@ -17,7 +17,7 @@ import pytest
 import redis
 
 import servers
-from test_journal import Counting, check, folder, kill, start  # noqa: F401: the fixture
+from test_journal import Counting, check, folder, start  # noqa: F401: the fixture
 
 KILLS = int(os.environ.get("ISOTHERM_KILLS", "0"))
 BINARY = servers.isotherm_binary() + "-broken"
@@ -63,7 +63,7 @@ def run_until_killed(folder, point, number, asked, answered, policy):
         pass
     finally:
         killed = wait_for_kill(server)
-        kill(server)
+        server.kill()
         for client in clients:
             client.join()
     return killed

@@ -266,10 +266,7 @@ def test_a_kill_while_snapshots_are_written_leaves_a_whole_one(folder):
         assert client.save()
         client.bgsave()
         writers[0].join(pause.uniform(0, 0.05))
-        server.stopped = True
-        server.process.kill()
-        server.process.wait()
-        shutil.rmtree(server.folder)
+        server.kill()
         for writer in writers:
             writer.join()
 

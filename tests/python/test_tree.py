@@ -11,7 +11,7 @@ import pytest
 import redis
 
 import servers
-from test_journal import CLIENTS, KILLS, Counting, check, folder, kill, start  # noqa: F401
+from test_journal import CLIENTS, KILLS, Counting, check, folder, start  # noqa: F401
 
 FILLERS = 300
 DIGITS = 2000
@@ -61,7 +61,7 @@ def test_nothing_answered_is_lost_when_a_server_with_a_tree_is_killed(folder, po
             its = redis.Redis(port=server.resp_port)
             assert servers.soon(lambda: its.info("persistence")["tree_runs_taken_in"] > 0)
         finally:
-            kill(server)
+            server.kill()
         for client in clients:
             client.join()
     with start(folder, *flags) as server:

@@ -14,57 +14,23 @@ Exit status 0: at most so many points below; 1: more; 2: the test could not run.
 """
 
 import argparse
-import itertools
 import random
 import sys
 import time
 from collections import OrderedDict
 
-from server_process import Client, Failure, ServerProcess, encode, parse_size, status_of
+from replayed_cache import RespCache, hit_rate, zipf_ranks
+from server_process import Failure, parse_size, start_server, status_of
 
 GROUP = 50
 
 
-def zipf_trace(keys, theta, requests, seed):
+def zipf_trace(options, theta):
     """Key numbers, the popular ones scattered over the key space."""
-    source = random.Random(seed)
-    weights = list(itertools.accumulate(1.0 / rank**theta for rank in range(1, keys + 1)))
-    places = list(range(keys))
+    source = random.Random(options.seed)
+    places = list(range(options.keys))
     source.shuffle(places)
-    return source.choices(places, cum_weights=weights, k=requests)
-
-
-def name(key):
-    return b"key:%012d" % key
-
-
-def groups(trace):
-    for at in range(0, len(trace), GROUP):
-        yield trace[at : at + GROUP]
-
-
-class Server:
-    """The cache under test; remembers how many keys it held."""
-
-    def __init__(self, port, value_sizes):
-        self.client = Client(port)
-        self.values = [b"v" * size for size in value_sizes]
-        self.sizes = []
-
-    def lookup(self, group):
-        values = self.client.command("MGET", *map(name, group))
-        return [value is not None for value in values]
-
-    def store(self, keys):
-        self.client.send(b"".join(
-            encode("SET", name(key), self.values[key % len(self.values)]) for key in keys))
-        for _ in keys:
-            reply = self.client.line()
-            if reply != b"+OK":
-                raise RuntimeError(f"SET answered {reply!r}")
-
-    def sample(self):
-        self.sizes.append(self.client.command("DBSIZE"))
+    return [places[rank] for rank in zipf_ranks(options.keys, theta, options.requests, source)]
 
 
 class ExactLru:
@@ -87,36 +53,20 @@ class ExactLru:
             if len(self.items) > self.room:
                 self.items.popitem(last=False)
 
-    def sample(self):
-        pass
-
-
-def replay(cache, trace, warm_up):
-    hits = counted = 0
-    for number, group in enumerate(groups(trace)):
-        found = cache.lookup(group)
-        missing = list(dict.fromkeys(key for key, hit in zip(group, found) if not hit))
-        if missing:
-            cache.store(missing)
-        if number * GROUP >= warm_up:
-            hits += sum(found)
-            counted += len(group)
-            if number % 200 == 0:
-                cache.sample()
-    return hits / counted
-
 
 def compare(options, theta):
-    trace = zipf_trace(options.keys, theta, options.requests, options.seed)
-    warm_up = len(trace) // 2
+    trace = zipf_trace(options, theta)
+    values = [b"v" * size for size in options.sizes]
+    held = []  # how many keys, while it is measured
     began = time.monotonic()
-    with ServerProcess(options.server, "--threads", "2", "--maxmemory", options.maxmemory,
-                       "--maxmemory-policy", "allkeys-lru") as process:
-        server = Server(process.port, options.sizes)
-        measured = replay(server, trace, warm_up)
+    with start_server(options.server, "--threads", "2", "--maxmemory", options.maxmemory,
+                      "--maxmemory-policy", "allkeys-lru") as process:
+        server = RespCache(process.resp_port, lambda key: values[key % len(values)])
+        measured = hit_rate(server, trace, GROUP,
+                            lambda: held.append(server.client.command("DBSIZE")))
         server.client.close()
-    room = sum(server.sizes) // len(server.sizes)
-    exact = replay(ExactLru(room), trace, warm_up)
+    room = sum(held) // len(held)
+    exact = hit_rate(ExactLru(room), trace, GROUP)
     points = 100 * (measured - exact)
     print(f"theta {theta}, values of {options.sizes} bytes: hit rate {measured:.2%}, "
           f"exact LRU with {room} of {options.keys} keys {exact:.2%}, {points:+.2f} points, "

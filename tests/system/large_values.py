@@ -25,8 +25,9 @@ import tempfile
 import threading
 import time
 
-from server_process import (LONGEST_SECONDS, Client, Failure, PeakMemory, ServerProcess, encode,
-                            memcached_client, resident_bytes, soon, status_of)
+from server_process import (Client, Failure, PeakMemory, encode, resident_bytes, start_server,
+                            status_of)
+from servers import LONGEST_SECONDS, soon
 
 MIB = 1 << 20
 MAXMEMORY = 20 * MIB  # times the scale, as all sizes
@@ -39,7 +40,7 @@ LARGE_SIZES = [size for size in SIZES if size[0] >= 100_000]
 
 class Resp:
     def __init__(self, server, expiring):
-        self.client = Client(server.port)
+        self.client = Client(server.resp_port)
         self.expiring = expiring
         self.number = 0
 
@@ -51,7 +52,7 @@ class Resp:
 
 class Memcached:
     def __init__(self, server, _expiring):
-        self.client = memcached_client(server)
+        self.client = Client(server.memcached_port)
 
     def store(self, key, value):
         self.client.send(b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value))
@@ -59,14 +60,14 @@ class Memcached:
 
 
 def started(options, policy):
-    return ServerProcess(options.server, "--threads", "2", "--maxmemory",
-                         str(MAXMEMORY * options.scale), "--maxmemory-policy", policy,
-                         *options.flags)
+    return start_server(options.server, "--threads", "2", "--maxmemory",
+                        str(MAXMEMORY * options.scale), "--maxmemory-policy", policy,
+                        *options.flags)
 
 
 def store_all(server, protocol, policy, size, count, prefix=b"k"):
     """Stores so many values; the numbers of keys after each, and how many were gone at once."""
-    writer, looker = protocol(server, policy.startswith("volatile")), Client(server.port)
+    writer, looker = protocol(server, policy.startswith("volatile")), Client(server.resp_port)
     value, held, gone = b"v" * size, [], 0
     for i in range(count):
         key = b"%s:%d:%d" % (prefix, size, i)
@@ -134,7 +135,7 @@ def several_clients(options, size):
         results = []
         in_clients(lambda number: results.append(
             store_all(server, Resp, "", size, 40, b"%d" % number)))
-        share = Client(server.port).command("DBSIZE") * size / (MAXMEMORY * options.scale)
+        share = Client(server.resp_port).command("DBSIZE") * size / (MAXMEMORY * options.scale)
     gone = sum(result[1] for result in results)
     print(f"  8 clients, {size} bytes: {share:.0%} of maxmemory, {gone} gone at once", flush=True)
     if share < 0.75 or gone > 3:
@@ -144,7 +145,7 @@ def several_clients(options, size):
 def beside_a_journal(options, count):
     """Values of a megabyte from 8 clients: what batches under way still hold counts, too."""
     maxmemory, size, highest = 50 * MIB, 1_000_000, 0
-    with tempfile.TemporaryDirectory() as folder, ServerProcess(
+    with tempfile.TemporaryDirectory() as folder, start_server(
             options.server, "--threads", "2", "--maxmemory", str(maxmemory), "--maxmemory-policy",
             "allkeys-lru", "--dir", folder, "--appendonly", "yes", *options.flags) as server:
 
@@ -154,7 +155,7 @@ def beside_a_journal(options, count):
                 if not writer.store(b"%d:%d" % (number, i), b"v" * size):
                     raise Failure("a value was refused beside a journal")
 
-        looker = Client(server.port)
+        looker = Client(server.resp_port)
 
         def look():
             nonlocal highest
@@ -177,10 +178,10 @@ def nothing_to_evict(options, policy):
     with tempfile.TemporaryDirectory() as folder:
         flags = ("--threads", "2", "--maxmemory", str(MAXMEMORY), "--maxmemory-policy", policy,
                  "--dir", folder, "--appendonly", "yes", *options.flags)
-        with ServerProcess(options.server, *flags) as server:
+        with start_server(options.server, *flags) as server:
 
             def work(number):
-                client = Client(server.port)
+                client = Client(server.resp_port)
                 for i in range(100):
                     key = b"%d:%d" % (number, i)
                     client.send(encode("SET", b"small" + key, "v", "EX", 1000) +
@@ -190,9 +191,9 @@ def nothing_to_evict(options, policy):
                         stored.append(key)
 
             in_clients(work)
-            used = item_bytes(Client(server.port))
-        with ServerProcess(options.server, *flags) as server:
-            gone = len(stored) - Client(server.port).command("EXISTS", *stored)
+            used = item_bytes(Client(server.resp_port))
+        with start_server(options.server, *flags) as server:
+            gone = len(stored) - Client(server.resp_port).command("EXISTS", *stored)
     print(f"  {policy}, large values without expiry: {len(stored)} of {CLIENTS * 100} stored, "
           f"{used / MIB:.0f} MiB of {MAXMEMORY / MIB:.0f}", flush=True)
     if used > MAXMEMORY * 17 / 16 + 17 * MIB or gone or len(stored) * size < 0.6 * MAXMEMORY:
@@ -203,7 +204,7 @@ def append(options):
     part = 100_000 * options.scale
     with started(options, "allkeys-lru") as server:
         store_all(server, Resp, "", part, 250)
-        client = Client(server.port)
+        client = Client(server.resp_port)
         for parts in range(1, 91):
             length = client.command("APPEND", "growing", b"x" * part)
             if length != parts * part:
@@ -218,11 +219,11 @@ def append(options):
 
 def shift(options, maxmemory, loads):
     """Values of one size and then of another, in pipelines of many clients."""
-    with ServerProcess(options.server, "--threads", "4", "--maxmemory", f"{maxmemory}mb",
-                       "--maxmemory-policy", "allkeys-lru", *options.flags) as server:
+    with start_server(options.server, "--threads", "4", "--maxmemory", f"{maxmemory}mb",
+                      "--maxmemory-policy", "allkeys-lru", *options.flags) as server:
         peak = PeakMemory(server.pid)
         for size, count in loads:
-            done = subprocess.run(["redis-benchmark", "-p", str(server.port), "-t", "set", "-q",
+            done = subprocess.run(["redis-benchmark", "-p", str(server.resp_port), "-t", "set", "-q",
                                    "-n", str(count), "-r", "100000000", "-d", str(size),
                                    "-P", "64"], capture_output=True, text=True, check=False)
             if done.returncode != 0 or "rror" in done.stdout + done.stderr:
@@ -238,9 +239,9 @@ def shift(options, maxmemory, loads):
 
 def flush(options, count, seconds):
     """The memory of so many keys is the system's again within so many seconds."""
-    with ServerProcess(options.server, "--threads", "2", *options.flags) as server:
+    with start_server(options.server, "--threads", "2", *options.flags) as server:
         before = resident_bytes(server.pid)
-        client, at_once = Client(server.port), 1000
+        client, at_once = Client(server.resp_port), 1000
         for first in range(0, count, at_once):
             pairs = [part for i in range(first, first + at_once) for part in (b"%d" % i, b"v" * 40)]
             client.command("MSET", *pairs)

@@ -17,8 +17,9 @@ import random
 import sys
 import time
 
-from server_process import (Client, Failure, PeakMemory, ServerProcess, parse_size,
-                            resident_bytes, soon, status_of)
+from server_process import (Client, Failure, PeakMemory, parse_size, resident_bytes, start_server,
+                            status_of)
+from servers import soon
 
 SIZES = [10, 100, 1000, 10_000, 100_000, 1_000_000]
 OVERHEAD = 100  # bytes of index, header and key that an item may take beside its value
@@ -153,10 +154,10 @@ def measure(options, policy, work):
     maxmemory = parse_size(options.maxmemory)
     bound = 1.15 * maxmemory + 200 * 10**6
     print(f"{policy}, maxmemory {options.maxmemory}", flush=True)
-    with ServerProcess(options.server, "--threads", "2", "--maxmemory", options.maxmemory,
-                       "--maxmemory-policy", policy) as server:
+    with start_server(options.server, "--threads", "2", "--maxmemory", options.maxmemory,
+                      "--maxmemory-policy", policy) as server:
         peak = PeakMemory(server.pid)
-        load = Load(server.port, options.seed)
+        load = Load(server.resp_port, options.seed)
         work(server, load, maxmemory, options.rounds, options.cycles)
         load.client.close()
         highest = peak.stop()

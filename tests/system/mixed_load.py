@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 
-from server_process import Client, Failure, ServerProcess, encode, parse_size, status_of
+from server_process import Client, Failure, encode, parse_size, start_server, status_of
 
 KEYS = 400  # of each client
 FIXED = 2000  # keys that nobody changes
@@ -304,11 +304,11 @@ def talk_to(server, talkers, options, kills):
     """Until the time is over, or with `kills` until the server is killed; the talkers as they are then."""
     results = multiprocessing.Queue()
     seconds = 600 if kills else options.seconds
-    processes = [multiprocessing.Process(target=talk, args=(one, server.port, seconds, results))
+    processes = [multiprocessing.Process(target=talk, args=(one, server.resp_port, seconds, results))
                  for one in talkers]
     for process in processes:
         process.start()
-    beside = Beside(server.port, options)
+    beside = Beside(server.resp_port, options)
     ended_by_itself = False
     if kills:
         time.sleep(random.uniform(0.5, options.seconds))
@@ -338,8 +338,8 @@ def test(options):
     talkers = [Talker(number, options) for number in range(options.clients)]
     walks = 0
     for kill in range(options.kills + 1):
-        with ServerProcess(options.server, *options.flags) as server:
-            client = Client(server.port)
+        with start_server(options.server, *options.flags) as server:
+            client = Client(server.resp_port)
             if kill == 0:
                 fill(client)
             counted = int(client.command("GET", "all") or 0)
@@ -348,7 +348,7 @@ def test(options):
             talkers, more = talk_to(server, talkers, options, kill < options.kills)
             walks += more
             if kill == options.kills:
-                last = Client(server.port)
+                last = Client(server.resp_port)
                 for talker in talkers:
                     talker.verify(last)
                 if int(last.command("GET", "all")) < sum(one.counted for one in talkers):

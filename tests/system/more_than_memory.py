@@ -21,8 +21,8 @@ import threading
 import time
 import zlib
 
-from server_process import (Client, Failure, PeakMemory, ServerProcess, encode, parse_size,
-                            resident_bytes, status_of)
+from server_process import (Client, Failure, PeakMemory, encode, parse_size, resident_bytes,
+                            start_server, status_of)
 
 MIB = 1 << 20
 CLIENTS = 2
@@ -191,12 +191,12 @@ def stop(owners):
 
 def one_half(server, owners, maxmemory, options):
     began = time.monotonic()
-    flushes = work(server.port, owners, options)
+    flushes = work(server.resp_port, owners, options)
     for owner in owners:
         if owner.failure is not None:
             raise owner.failure
-    check_all(server.port, owners)
-    client = Client(server.port)
+    check_all(server.resp_port, owners)
+    client = Client(server.resp_port)
     resident = resident_bytes(server.pid)
     print(f"  {sum(len(owner.versions) for owner in owners)} keys, "
           f"{client.info('tree_disk_bytes') / MIB:.0f} MiB of files, {flushes} flushes, "
@@ -217,9 +217,9 @@ def run(options):
              f"{folder}/tree", "--appendonly", "yes", "--appendfsync", "everysec",
              *options.flags]
     try:
-        with ServerProcess(options.server, *flags) as server:
+        with start_server(options.server, *flags) as server:
             peak = PeakMemory(server.pid)
-            owners = [Owner(i, server.port, keys, options.seed + i) for i in range(CLIENTS)]
+            owners = [Owner(i, server.resp_port, keys, options.seed + i) for i in range(CLIENTS)]
             resident = [one_half(server, owners, maxmemory, options) for _ in range(2)]
             highest = peak.stop()
         print(f"  resident at most {highest / MIB:.0f} MiB, bound {bound / MIB:.0f} MiB", flush=True)
@@ -227,8 +227,8 @@ def run(options):
             raise Failure(f"resident memory reached {highest / MIB:.0f} MiB")
         if resident[1] > 1.1 * resident[0] + 32 * MIB:
             raise Failure(f"resident memory grew from {resident[0]} to {resident[1]}")
-        with ServerProcess(options.server, *flags) as server:
-            check_all(server.port, owners)
+        with start_server(options.server, *flags) as server:
+            check_all(server.resp_port, owners)
     finally:
         shutil.rmtree(folder)
 

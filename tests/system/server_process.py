@@ -1,30 +1,18 @@
 """A server started for a test, a small RESP client, and what /proc says about memory."""
 
 import os
+import pathlib
 import re
-import signal
 import socket
-import subprocess
 import sys
-import tempfile
 import threading
-import time
 
-LONGEST_SECONDS = 120  # that anything is waited for, on a machine that does much else, too
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+import servers  # noqa: E402
 
 
 class Failure(Exception):
     """The server did what it must not."""
-
-
-def soon(condition, seconds=LONGEST_SECONDS):
-    """Whether the condition becomes true before long."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def status_of(test, options):
@@ -40,96 +28,25 @@ def status_of(test, options):
     return 0
 
 
-class ServerProcess:
-    """Starts `command` with free ports of its own choice; ends it by pid."""
+def start_server(binary, *flags):
+    """A server (servers.py) of Isotherm, or of Redis, which has no threads, by the program's name.
 
-    def __init__(self, binary, *flags):
-        self.log = tempfile.NamedTemporaryFile(mode="w+", prefix="server-", suffix=".log")
-        command = [binary, "--port", "0", "--memcached-port", "0", *flags]
-        if "redis-server" in os.path.basename(binary):
-            command = redis_command(binary, flags)
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
-        self.port = self._wait_for_port(command)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.stop()
-
-    @property
-    def pid(self):
-        return self.process.pid
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(timeout=LONGEST_SECONDS)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        status = self.process.returncode
-        if status not in (0, -signal.SIGTERM):
-            raise RuntimeError(f"the server ended with status {status}:\n{self._tail()}")
-
-    def kill(self):
-        """Kills it without a word, which `stop` then takes for an end as any other."""
-        self.process.kill()
-        self.process.wait()
-        self.process.returncode = 0
-
-    def _tail(self):
-        with open(self.log.name, encoding="utf-8", errors="replace") as log:
-            return log.read()[-4000:]
-
-    def _wait_for_port(self, command):
-        if "--port" in command and command[command.index("--port") + 1] != "0":
-            wait_for_listener(int(command[command.index("--port") + 1]))
-            return int(command[command.index("--port") + 1])
-        listening = lambda: re.search(r"listening resp 127\.0\.0\.1:(\d+)", self._tail())
-        soon(lambda: listening() or self.process.poll() is not None)
-        if found := listening():
-            return int(found.group(1))
-        self.process.kill()
-        raise RuntimeError(f"the server did not start:\n{self._tail()}")
-
-
-def redis_command(binary, flags):
-    """Debian's redis-server under the same test: it does not choose ports and has no threads."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    It runs in a folder of its own, so flags name files by absolute paths.
+    """
+    if "redis-server" not in os.path.basename(binary):
+        return servers.Isotherm(*flags, binary=binary)
     kept = list(flags)
     if "--threads" in kept:
         at = kept.index("--threads")
         del kept[at : at + 2]
-    return [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", *kept]
-
-
-def memcached_client(server):
-    """A connection to the server's memcached port; of its functions, `send` and `line`."""
-    found = re.search(r"listening memcached 127\.0\.0\.1:(\d+)", server._tail())
-    return Client(int(found.group(1)))
-
-
-def wait_for_listener(port):
-    def listens():
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return True
-        except OSError:
-            return False
-
-    if not soon(listens):
-        raise RuntimeError(f"nothing listens on port {port}")
+    return servers.Redis(binary, *kept)
 
 
 class Client:
     """RESP2 over one connection; pipelines are sent whole while replies are read."""
 
     def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=120)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=servers.LONGEST_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
         self.at = 0

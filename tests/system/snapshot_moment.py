@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 
-from server_process import Client, Failure, ServerProcess, status_of
+from server_process import Client, Failure, start_server, status_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 AT_ONCE = 100
@@ -50,14 +50,14 @@ def letters_of(client, keys):
 
 
 def save_beside_writes(server, keys):
-    client = Client(server.port)
+    client = Client(server.resp_port)
     alone, beside, saved = [], [], []
     write_all(client, keys, b"a", alone)
     write_all(client, keys, b"b", alone)
 
     def save():
         began = time.monotonic()
-        saved.append((Client(server.port).command("SAVE"), time.monotonic() - began))
+        saved.append((Client(server.resp_port).command("SAVE"), time.monotonic() - began))
 
     saving = threading.Thread(target=save)
     saving.start()
@@ -74,7 +74,7 @@ def save_beside_writes(server, keys):
 
 
 def check_moment(server, keys):
-    letters = letters_of(Client(server.port), keys)
+    letters = letters_of(Client(server.resp_port), keys)
     newer = len(letters) - len(letters.lstrip(letters[:1]))
     behind = set(letters[newer:])
     older = (letters[0] - 2) % 250 + 1
@@ -86,11 +86,11 @@ def check_moment(server, keys):
 def test(options):
     with tempfile.TemporaryDirectory() as folder:
         flags = ["--dir", folder, *options.flags]
-        with ServerProcess(options.server, *flags) as server:
+        with start_server(options.server, *flags) as server:
             save_beside_writes(server, options.keys)
             server.kill()
         began = time.monotonic()
-        with ServerProcess(options.server, *flags) as server:
+        with start_server(options.server, *flags) as server:
             print(f"the next start took {time.monotonic() - began:.2f} s")
             check_moment(server, options.keys)
 
