@@ -24,8 +24,8 @@ inline bool sends_scores(const gpu::RowRequests& call) {
          (call.op == gpu::RowOp::put || call.op == gpu::RowOp::get_or_insert);
 }
 
-// Throws std::invalid_argument for columns that do not belong together. In host memory rows of
-// zeros may be told by none, and replies need not be wanted.
+// Throws std::invalid_argument for columns that do not belong together. In host memory a
+// get_or_insert without rows inserts rows of zeros, and replies need not be wanted.
 inline void require_columns(const gpu::RowRequests& call, bool on_device) {
   const auto require = [](bool holds, const char* what) {
     if (!holds) throw std::invalid_argument(what);
@@ -33,10 +33,11 @@ inline void require_columns(const gpu::RowRequests& call, bool on_device) {
   require(call.op <= gpu::RowOp::erase, "unknown operation");
   if (call.n == 0) return;
   const bool reads = call.op == gpu::RowOp::get || call.op == gpu::RowOp::get_or_insert;
+  const bool inserts_zeros = !on_device && call.op == gpu::RowOp::get_or_insert;
   require(call.keys != nullptr, "requests need keys");
+  require(call.rows != nullptr || !sends_rows(call) || inserts_zeros, "the operation needs rows");
   if (!on_device) return;
   require(call.found != nullptr || !reads, "gets need a column for found");
-  require(call.rows != nullptr || !sends_rows(call), "the operation needs rows");
   require(reinterpret_cast<uintptr_t>(call.rows) % sizeof(Pair) == 0,
           "rows in device memory must be aligned to 16 bytes");
 }

@@ -166,5 +166,21 @@ TEST(SplitRowStore, RefusesColumnsThatKernelsCouldNotRead) {
   EXPECT_EQ(store.stats().entries, 0u);
 }
 
+TEST(SplitRowStore, OfTheHostOnlyAGetOrInsertMayLackRowsWhichAreZerosThen) {
+  FakeGpus gpus(2, 1);
+  SplitRowStore<FakeDevice> store(gpus.pointers, {64, 64 * 64, {0, 3, 4, 256}});
+  const std::vector<uint64_t> keys{1, 2};
+  for (const gpu::RowOp op : {gpu::RowOp::put, gpu::RowOp::accumulate}) {
+    EXPECT_THROW(store.run_host({op, keys.size(), keys.data()}), std::invalid_argument);
+  }
+  EXPECT_EQ(store.stats().entries, 0u);
+  store.run_host({gpu::RowOp::get_or_insert, keys.size(), keys.data()});
+  std::vector<char> rows(keys.size() * 64, 'x');
+  std::vector<uint8_t> found(keys.size());
+  store.run_host({gpu::RowOp::get, keys.size(), keys.data(), rows.data(), found.data()});
+  EXPECT_EQ(found, std::vector<uint8_t>({1, 1}));
+  EXPECT_EQ(rows, std::vector<char>(rows.size()));
+}
+
 }  // namespace
 }  // namespace isotherm::split_row_store_test
