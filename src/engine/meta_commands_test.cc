@@ -126,6 +126,26 @@ TEST(MetaCommands, OneOfManyThreadsMakesTheItem) {
   EXPECT_EQ(made, rounds);
 }
 
+TEST(MetaCommands, OnlyAGetAndArithmeticMakeAnItem) {
+  const ManualClock clock(1'700'000'000'000);
+  const Options options;
+  Engine engine(options, clock);
+  Worker worker(engine);
+  using enum MetaRequest::Kind;
+  for (const MetaRequest::Kind kind : {look, erase, mark_stale}) {
+    MetaRequest request = of(kind);
+    request.vivifies = true;
+    EXPECT_EQ(run(worker, "key", request), Status::not_found);
+    EXPECT_FALSE(request.created);
+  }
+  for (const MetaRequest::Kind kind : {get, arithmetic}) {
+    MetaRequest request = of(kind);
+    request.vivifies = true;
+    EXPECT_EQ(run(worker, kind == get ? "of a get" : "of arithmetic", request), Status::ok);
+    EXPECT_TRUE(request.created);
+  }
+}
+
 TEST(MetaCommands, AnAddedExpiryKeepsTheStateAndTheVersion) {
   const ManualClock clock(1'700'000'000'000);
   const Options options;

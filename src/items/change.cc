@@ -374,7 +374,7 @@ void plan_meta(const Request& request, const Item* old, int64_t now_ms, uint64_t
   if (meta.kind == store) {
     return plan_meta_store(request, meta, old, now_ms, max_value_bytes, plan);
   }
-  if (old == nullptr && !meta.vivifies) return refuse(plan, Status::not_found);
+  if (old == nullptr && !meta.makes_item()) return refuse(plan, Status::not_found);
   // memcached checks these two first.
   const bool empty = old != nullptr && old->value().empty();
   const bool any_version = meta.kind == arithmetic && (meta.version == 0 || empty);

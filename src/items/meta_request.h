@@ -31,7 +31,7 @@ struct MetaRequest {
   bool counts_use = true;        // get
   bool sets_expiry = false;      // to that of the row
   bool expiry_first = false;     // get: recache_before looks at the new one
-  bool vivifies = false;         // get, arithmetic: makes an item
+  bool vivifies = false;         // get, arithmetic: makes an item; of others it says nothing
   bool recaches = false;         // get
   bool checks_version = false;   // all but get
   bool may_store_stale = false;  // store: where the version is older than the item's
@@ -49,6 +49,9 @@ struct MetaRequest {
   bool won = false;
   uint64_t state = 0;  // as found (items/meta_state.h)
   int64_t old_expiry = no_expiry;
+
+  // Whether an item is made where there is none.
+  bool makes_item() const { return vivifies && (kind == Kind::get || kind == Kind::arithmetic); }
 };
 
 }  // namespace isotherm

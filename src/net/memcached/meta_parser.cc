@@ -109,7 +109,6 @@ void settle_kind(MemcachedVerb verb, MetaCommand& command) {
   if (verb == meta_arithmetic) command.kind = Kind::arithmetic;
   if (verb != meta_delete) return;
   command.kind = command.may_store_stale ? Kind::mark_stale : Kind::erase;
-  command.vivifies = false;
 }
 
 }  // namespace
@@ -196,7 +195,7 @@ size_t MemcachedParser::run_meta_set(MetaCommand& command, std::string_view rest
   if (problem.empty() && !turn.fits(command.key.size(), bytes, command.client_flags)) {
     MetaCommand erase = command;
     erase.kind = MetaRequest::Kind::erase;
-    erase.checks_version = erase.vivifies = false;
+    erase.checks_version = false;
     MetaCommand& kept = meta_commands_.keep(erase);
     turn.batch.meta(kept.key, {}, kept);
     problem = too_large_answer;
@@ -216,7 +215,6 @@ size_t MemcachedParser::run_meta_set(MetaCommand& command, std::string_view rest
     return needed;
   }
   command.kind = MetaRequest::Kind::store;
-  command.vivifies = false;
   put_meta(meta_set, command, block.substr(0, bytes), flags, turn);
   return needed;
 }
