@@ -123,6 +123,7 @@ class RdbFile::Cursor {
         const uint64_t number = whole(reader_.length());
         if (number >= std::numeric_limits<uint32_t>::max()) fail("is damaged");
         item_.database = static_cast<uint32_t>(number);
+        had_empty_key_ = false;
         return;
       }
       case rdb::expiry_ms:
@@ -169,6 +170,9 @@ class RdbFile::Cursor {
 
   void read_item(uint8_t type, bool with_value) {
     item_.key = whole(reader_.string(any_length, key_));
+    // Zeros read as items without a key, and a disk may leave gigabytes of them behind a crash.
+    if (item_.key.empty() && had_empty_key_) fail("has the empty key twice, as zeros would be,");
+    had_empty_key_ = item_.key.empty();
     if (type != rdb::string_type) {
       fail("has a " + name_of_type(type) + ", which this store has no place for, under the key " +
            shown_key(item_.key) + ",");
@@ -187,7 +191,8 @@ class RdbFile::Cursor {
   RdbItem item_;
   uint64_t begin_ = 0;  // of the opcode or item that is read
   uint64_t last_version_ = 0;
-  std::string key_, value_;  // where they have to be made
+  bool had_empty_key_ = false;  // the last item, of this database
+  std::string key_, value_;     // where they have to be made
 };
 
 RdbFile::RdbFile(const std::string& path) : file_("snapshot", path) {

@@ -173,6 +173,15 @@ TEST_F(RdbFileTest, WhatCannotBeTakenIsNamed) {
   expect_problem(end(text), "cut or damaged");
 }
 
+TEST_F(RdbFileTest, ZerosBehindACutAreNoItems) {
+  const std::string cut = "REDIS0009" + plain("key", "value");
+  expect_problem(cut + std::string(3'000, '\0'),
+                 "the empty key twice, as zeros would be, at byte 23");
+  const std::string other = "\xFE\x01"s;  // SELECTDB 1
+  write(end(cut + plain("", "its value") + other + plain("", "") + plain("key", "")));
+  EXPECT_EQ(problem(), "");
+}
+
 TEST_F(RdbFileTest, WhatIsNoFileIsNamedAndNotWaitedFor) {
   std::filesystem::create_directory(path());
   EXPECT_NE(problem().find("is a folder or a device, no file"), std::string::npos);
