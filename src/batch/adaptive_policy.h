@@ -37,7 +37,6 @@ class AdaptivePolicy final : public SchedulingPolicy {
   }
 
   uint64_t threshold() const { return threshold_; }
-  bool keeps_one_path(int64_t now) const { return now < kept_until_; }
 
   BatchDecision decide(const WaitingRows& waiting) override {
     measure_rate(waiting);

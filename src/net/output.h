@@ -110,7 +110,7 @@ class Output {
   size_t pieces() const { return pieces_.size() - first_; }
   // Bytes held, written or not, values included that the engine keeps.
   size_t memory() const;
-  std::string text() const;  // a copy of all unwritten bytes, for tests
+  std::string text() const;  // a copy of all unwritten bytes
 
   // All unwritten bytes, where they are one piece; else null.
   std::string_view whole() const {

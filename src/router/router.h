@@ -46,7 +46,6 @@ class Router {
 
   BinCounts& counts() { return counts_; }
   const BinFlow& flow() const { return flow_; }
-  const Model& model() const { return *model_; }
 
   // Learns from what was sampled; true if the model's choice is put into effect. `keys`: in the
   // store.
