@@ -27,6 +27,7 @@
 #include "isotherm_bench/distribution.h"
 #include "items/item.h"
 #include "items/size_classes.h"
+#include "program_flags.h"
 
 namespace isotherm::bench {
 namespace {
@@ -298,13 +299,12 @@ void stores(uint64_t keys) {
 
 int main(int argc, char** argv) {
   using namespace isotherm::bench;
-  const std::string what = argc > 1 ? argv[1] : "both";
-  const uint64_t entries = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 4'000'000;
-  const bool known = what == "both" || what == "speed" || what == "hits" || what == "stores";
-  if (!known || entries < 1000) {
-    std::fprintf(stderr, "cache_bench [both|speed|hits|stores] [entries]\n");
-    return 64;
-  }
+  std::string what = "both";
+  uint64_t entries = 4'000'000;
+  ProgramFlags flags("Indexes of a fixed size: rates, bytes an entry and hit rates.");
+  flags.add_option("what", what)->check(CLI::IsMember({"both", "speed", "hits", "stores"}));
+  flags.add_option("entries", entries)->check(CLI::Range(uint64_t{1000}, uint64_t{1} << 40));
+  flags.take(argc, argv);
   print_environment("cache_bench");
   if (what == "stores") {
     stores(entries);

@@ -22,7 +22,6 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <sstream>
 #include <thread>
 
 #include "base/raise_to.h"
@@ -32,6 +31,7 @@
 #include "isotherm_bench/distribution.h"
 #include "isotherm_bench/histogram.h"
 #include "isotherm_bench/workload.h"
+#include "program_flags.h"
 
 namespace isotherm::bench {
 namespace {
@@ -381,53 +381,35 @@ class Measured {
   uint64_t updates_ = 0;
 };
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
-  return parts;
-}
-
 DbBenchOptions parse(int argc, char** argv) {
   DbBenchOptions options;
-  const std::map<std::string, std::function<void(const std::string&)>> flags = {
-      {"--loads",
-       [&](const std::string& text) {
-         options.loads.clear();
-         for (const std::string& name : split(text)) {
-           const auto* found = std::find_if(std::begin(loads), std::end(loads),
-                                            [&](const DbLoad& load) { return load.name == name; });
-           demand(found != std::end(loads), "there is no load " + name);
-           options.loads.push_back(found);
-         }
-       }},
-      {"--rates",
-       [&](const std::string& text) {
-         options.rates.clear();
-         for (const std::string& rate : split(text)) options.rates.push_back(std::stoull(rate));
-       }},
-      {"--records", [&](const std::string& text) { options.records = std::stoull(text); }},
-      {"--key", [&](const std::string& text) { options.key_bytes = std::stoull(text); }},
-      {"--value", [&](const std::string& text) { options.value_bytes = std::stoull(text); }},
-      {"--seconds", [&](const std::string& text) { options.seconds = std::stod(text); }},
-      {"--threads", [&](const std::string& text) { options.threads = std::stoull(text); }},
-      {"--memory", [&](const std::string& text) { options.memory = std::stoull(text); }},
-      {"--group", [&](const std::string& text) { options.group = std::stoull(text); }},
-      {"--batch", [&](const std::string& text) { options.batch = std::stoull(text); }},
-      {"--rows-a-call", [&](const std::string& text) { options.rows_a_call = std::stoull(text); }},
-      {"--transaction-threads",
-       [&](const std::string& text) { options.transaction_threads = std::stoull(text); }},
-      {"--gpu-memory", [&](const std::string& text) { options.gpu_memory = std::stoull(text); }},
-      {"--rounds", [&](const std::string& text) { options.rounds = std::stoull(text); }},
-      {"--parts", [&](const std::string& text) { options.parts = text == "1"; }},
-      {"--flush", [&](const std::string& text) { options.flush = text == "1"; }},
-  };
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const auto flag = flags.find(argv[i]);
-    demand(flag != flags.end(), std::string("no flag ") + argv[i] + "; see bench/db_bench.cc");
-    flag->second(argv[i + 1]);
+  std::vector<std::string> names;
+  for (const DbLoad* load : options.loads) names.emplace_back(load->name);
+  ProgramFlags flags("Db beside RocksDB itself: the same calls, memory and sync.");
+  flags.add_list("--loads", names, "");
+  flags.add_list("--rates", options.rates, "calls a second; 0: as many as can be");
+  flags.add_option("--records", options.records);
+  flags.add_option("--key", options.key_bytes, "bytes");
+  flags.add_option("--value", options.value_bytes, "bytes");
+  flags.add_option("--seconds", options.seconds);
+  flags.add_option("--threads", options.threads);
+  flags.add_option("--memory", options.memory, "MB");
+  flags.add_option("--group", options.group, "rows of a transaction");
+  flags.add_option("--batch", options.batch, "requests a call");
+  flags.add_option("--rows-a-call", options.rows_a_call, "of transactions; 0: a call each");
+  flags.add_option("--transaction-threads", options.transaction_threads);
+  flags.add_option("--gpu-memory", options.gpu_memory, "MB");
+  flags.add_option("--rounds", options.rounds);
+  flags.add_option("--parts", options.parts, "1: where RocksDB's time goes");
+  flags.add_option("--flush", options.flush, "0: what was filled stays in memory");
+  flags.take(argc, argv);
+  options.loads.clear();
+  for (const std::string& name : names) {
+    const auto* found = std::find_if(std::begin(loads), std::end(loads),
+                                     [&](const DbLoad& load) { return load.name == name; });
+    demand(found != std::end(loads), "there is no load " + name);
+    options.loads.push_back(found);
   }
-  demand(argc % 2 == 1, "a flag without a value");
   const auto is_of_batches = [](const DbLoad* load) {
     return load->get + load->put == 100 || load->range == 100;
   };

@@ -34,6 +34,7 @@
 #include "bench_support.h"
 #include "isotherm/db.h"
 #include "isotherm/db_transaction.h"
+#include "program_flags.h"
 
 namespace isotherm::bench {
 namespace {
@@ -291,38 +292,28 @@ void run_all(const Wanted& wanted, const std::string& folder) {
   }
 }
 
-void read_words(int count, char** words, Wanted& wanted) {
-  const std::pair<std::string, uint64_t*> numbers[] = {
-      {"--records=", &wanted.records}, {"--transaction=", &wanted.transaction},
-      {"--group=", &wanted.group},     {"--memory=", &wanted.memory},
-      {"--rounds=", &wanted.rounds},   {"--spread=", &wanted.spread},
-      {"--threads=", &wanted.threads}, {"--rows-a-call=", &wanted.rows_a_call}};
-  const std::pair<std::string, std::string*> texts[] = {{"--folder=", &wanted.folder},
-                                                        {"--rows=", &wanted.rows}};
-  for (int i = 1; i < count; ++i) {
-    const std::string word = words[i];
-    bool known = false;
-    for (const auto& [name, to] : numbers) {
-      if (!word.starts_with(name)) continue;
-      *to = std::stoull(word.substr(name.size()));
-      known = true;
-    }
-    for (const auto& [name, to] : texts) {
-      if (!word.starts_with(name)) continue;
-      *to = word.substr(name.size());
-      known = true;
-    }
-    if (!known) fail("no such option: " + word);
-  }
+void take_flags(int argc, char** argv, Wanted& wanted) {
+  ProgramFlags flags("A Db beside RocksDB, tuned: transactions of millions, and starts.");
+  flags.add_option("--records", wanted.records, "that are there before");
+  flags.add_option("--transaction", wanted.transaction, "operations, half of them reads");
+  flags.add_option("--group", wanted.group, "records that are put together");
+  flags.add_option("--memory", wanted.memory, "MiB");
+  flags.add_option("--rounds", wanted.rounds);
+  flags.add_option("--spread", wanted.spread, "times the records, of which keys are drawn");
+  flags.add_option("--threads", wanted.threads, "of the row batched; 0: those of the machine");
+  flags.add_option("--rows-a-call", wanted.rows_a_call, "of the row batched");
+  flags.add_option("--folder", wanted.folder);
+  flags.add_option("--rows", wanted.rows);
+  flags.take(argc, argv);
 }
 
 }  // namespace
 }  // namespace isotherm::bench
 
-int main(int count, char** words) {
+int main(int argc, char** argv) {
   using namespace isotherm::bench;
   Wanted wanted;
-  read_words(count, words, wanted);
+  take_flags(argc, argv, wanted);
   print_environment("db_limits_bench");
   std::string folder = wanted.folder + "/isotherm-db-bench-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) fail("no folder in " + wanted.folder);

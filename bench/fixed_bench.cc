@@ -7,6 +7,7 @@
 
 #include "bench_support.h"
 #include "isotherm/fixed_table.h"
+#include "program_flags.h"
 
 namespace isotherm::bench {
 namespace {
@@ -140,5 +141,7 @@ void run(uint64_t entries) {
 }  // namespace isotherm::bench
 
 int main(int argc, char** argv) {
-  isotherm::bench::run(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 64'000'000);
+  using namespace isotherm::bench;
+  run(take_number<uint64_t>(argc, argv, "Batches of u64 to u64 against the machine.", "entries",
+                            64'000'000));
 }

@@ -25,6 +25,7 @@
 #include "bench_support.h"
 #include "isotherm/fixed_table.h"
 #include "isotherm/store.h"
+#include "program_flags.h"
 
 namespace isotherm::bench {
 namespace {
@@ -275,5 +276,7 @@ void run(uint64_t entries) {
 }  // namespace isotherm::bench
 
 int main(int argc, char** argv) {
-  isotherm::bench::run(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 50'000'000);
+  using namespace isotherm::bench;
+  run(take_number<uint64_t>(argc, argv, "The longest step of growth under load.", "entries",
+                            50'000'000));
 }

@@ -22,7 +22,6 @@
 
 #include <cmath>
 #include <memory>
-#include <sstream>
 #include <string>
 
 #include "base/instruction_set.h"
@@ -30,6 +29,7 @@
 #include "bench_support.h"
 #include "hot_loops.h"
 #include "isotherm_bench/distribution.h"
+#include "program_flags.h"
 
 namespace isotherm::bench {
 namespace {
@@ -375,57 +375,36 @@ void run_sizes(const HotOptions& options, bool etc) {
   }
 }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
-  return parts;
-}
-
 // The tables and memories of a figure of EKRM.
-bool apply_figure(const std::string& name, HotOptions& options) {
+void apply_figure(const std::string& name, HotOptions& options) {
   if (name == "ekrm-5") {
     options.memory = {"1", "2", "4", "8"};
     options.tables = {"hot", "paper", "slb", "line"};
   } else if (name == "ekrm-7") {
     options.memory = {"2"};
     options.tables = {"hot", "paper"};
-  } else if (name == "ekrm-8") {
+  } else {
     options.memory = {"2"};
     options.tables = {"line", "fast1", "fast1-4k", "fast1-one", "fast2", "fast4", "hot-both"};
-  } else {
-    return false;
   }
-  return true;
 }
 
 HotOptions parse(int argc, char** argv) {
   HotOptions options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    const size_t equals = std::min(flag.find('='), flag.size());
-    const std::string name = flag.substr(0, equals);
-    const std::string value = equals < flag.size() ? flag.substr(equals + 1) : "";
-    bool known = true;
-    if (name == "--keys") {
-      options.keys = std::stoull(value);
-    } else if (name == "--accesses") {
-      options.accesses = std::stoull(value);
-    } else if (name == "--value") {
-      options.value_bytes = std::stoull(value);
-    } else if (name == "--memory") {
-      options.memory = split(value);
-    } else if (name == "--loads") {
-      options.loads = split(value);
-    } else if (name == "--tables") {
-      options.tables = split(value);
-    } else {
-      known = name == "--preset" && apply_figure(value, options);
-    }
-    demand(known, "unknown option; the head of bench/hot_bench.cc lists them");
-  }
-  demand(options.keys > 0 && options.keys < uint64_t{1} << 31, "--keys must be under 2^31");
-  demand(options.value_bytes >= 8 && options.value_bytes < 65536, "--value must be 8 to 65535");
+  std::string figure;
+  ProgramFlags flags("The retrieval loop of EKRM: the fast part before the line index.");
+  flags.add_option("--keys", options.keys)->check(CLI::Range(uint64_t{1}, (uint64_t{1} << 31) - 1));
+  flags.add_option("--accesses", options.accesses, "of each load");
+  flags.add_option("--value", options.value_bytes, "bytes")->check(CLI::Range(8, 65535));
+  auto* const memory = flags.add_list("--memory", options.memory, "of 32 bytes a key, multiples");
+  flags.add_list("--loads", options.loads, "");
+  auto* const tables = flags.add_list("--tables", options.tables, "");
+  flags.add_option("--preset", figure, "a figure of the paper, in the place of the two")
+      ->check(CLI::IsMember({"ekrm-5", "ekrm-7", "ekrm-8"}))
+      ->excludes(memory)
+      ->excludes(tables);
+  flags.take(argc, argv);
+  if (!figure.empty()) apply_figure(figure, options);
   return options;
 }
 

@@ -8,6 +8,7 @@
 
 #include "bench_support.h"
 #include "isotherm/store.h"
+#include "program_flags.h"
 
 namespace isotherm::bench {
 namespace {
@@ -158,5 +159,8 @@ void run(uint64_t items) {
 }  // namespace isotherm::bench
 
 int main(int argc, char** argv) {
-  isotherm::bench::run(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 20'000'000);
+  using namespace isotherm::bench;
+  run(take_number<uint64_t>(
+      argc, argv, "Batches of GET on items beside a flat_hash_map, and the memory an item takes.",
+      "items", 20'000'000));
 }

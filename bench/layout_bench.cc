@@ -12,6 +12,7 @@
 #include "base/instruction_set.h"
 #include "bench_support.h"
 #include "layout_loops.h"
+#include "program_flags.h"
 
 namespace isotherm::bench {
 namespace {
@@ -181,5 +182,6 @@ void run(uint64_t entries) {
 }  // namespace isotherm::bench
 
 int main(int argc, char** argv) {
-  isotherm::bench::run(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 16'000'000);
+  using namespace isotherm::bench;
+  run(take_number<uint64_t>(argc, argv, "How a line of 128 bytes is cut.", "entries", 16'000'000));
 }

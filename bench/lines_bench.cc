@@ -11,6 +11,7 @@
 #include <string>
 
 #include "bench_support.h"
+#include "program_flags.h"
 
 namespace isotherm::bench {
 namespace {
@@ -100,7 +101,7 @@ int run(uint64_t bytes) {
 }  // namespace isotherm::bench
 
 int main(int argc, char** argv) {
-  uint64_t megabytes = 1'000;
-  if (argc == 3 && std::string(argv[1]) == "--megabytes") megabytes = std::stoull(argv[2]);
-  return isotherm::bench::run(megabytes * 1'000'000);
+  using namespace isotherm::bench;
+  const char* const what = "Nanoseconds to read cache lines one behind the other.";
+  return run(take_number<uint64_t>(argc, argv, what, "--megabytes", 1'000) * 1'000'000);
 }

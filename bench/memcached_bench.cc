@@ -27,6 +27,9 @@
 #include <utility>
 #include <vector>
 
+#include "bench_support.h"
+#include "program_flags.h"
+
 namespace {
 
 constexpr size_t header_bytes = 8;
@@ -235,47 +238,33 @@ uint64_t run(const Server& server, const Options& options, uint64_t& lost) {
   return answered;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   Options options;
+  std::vector<std::string> names;
+  isotherm::bench::ProgramFlags flags("Processor time of servers per read of memcached clients.");
+  flags.add_flag("--tcp", options.tcp, "instead of UDP");
+  flags.add_flag("--mg", options.mg, "instead of get");
+  flags.add_option("--clients", options.clients);
+  flags.add_option("--window", options.window, "requests of a client without a reply yet");
+  flags.add_option("--burst", options.burst, "requests that are sent together");
+  flags.add_option("--rounds", options.rounds);
+  flags.add_option("--seconds", options.seconds);
+  flags.add_option("--keys", options.keys);
+  flags.add_option("--value-size", options.value_bytes, "bytes");
+  flags.add_option("servers", names, "NAME=PORT:PID each")->required();
+  flags.take(argc, argv);
   std::vector<Server> servers;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    const auto number = [&] { return i + 1 < argc ? std::atof(argv[++i]) : 0; };
-    if (word == "--tcp")
-      options.tcp = true;
-    else if (word == "--mg")
-      options.mg = true;
-    else if (word == "--clients")
-      options.clients = static_cast<int>(number());
-    else if (word == "--window")
-      options.window = static_cast<int>(number());
-    else if (word == "--burst")
-      options.burst = static_cast<int>(number());
-    else if (word == "--rounds")
-      options.rounds = static_cast<int>(number());
-    else if (word == "--seconds")
-      options.seconds = number();
-    else if (word == "--keys")
-      options.keys = static_cast<int>(number());
-    else if (word == "--value-size")
-      options.value_bytes = static_cast<int>(number());
-    else {
-      const size_t equals = word.find('='), colon = word.find(':', equals);
-      if (colon == std::string::npos) return std::fprintf(stderr, "NAME=PORT:PID\n"), 2;
-      Server server{
-          word.substr(0, equals), static_cast<uint16_t>(std::stoi(word.substr(equals + 1))), 0, {}};
-      if (::clock_getcpuclockid(std::stoi(word.substr(colon + 1)), &server.clock) != 0) {
-        fail("the clock of a server");
-      }
-      servers.push_back(std::move(server));
+  for (const std::string& word : names) {
+    const size_t equals = word.find('='), colon = word.find(':', equals);
+    if (colon == std::string::npos) return std::fprintf(stderr, "NAME=PORT:PID\n"), 2;
+    Server server{
+        word.substr(0, equals), static_cast<uint16_t>(std::stoi(word.substr(equals + 1))), 0, {}};
+    if (::clock_getcpuclockid(std::stoi(word.substr(colon + 1)), &server.clock) != 0) {
+      fail("the clock of a server");
     }
+    servers.push_back(std::move(server));
   }
   for (const Server& server : servers) fill(server, options);
   uint64_t lost = 0;
@@ -292,8 +281,8 @@ int main(int argc, char** argv) {
     for (size_t round = 0; round < server.ns.size(); ++round) {
       ratios.push_back(server.ns[round] / servers.back().ns[round]);
     }
-    std::printf("%-12s %8.0f ns a request, ratio %.3f\n", server.name.c_str(), median(server.ns),
-                median(ratios));
+    std::printf("%-12s %8.0f ns a request, ratio %.3f\n", server.name.c_str(),
+                isotherm::bench::median(server.ns), isotherm::bench::median(ratios));
   }
   std::printf("%llu lost\n", static_cast<unsigned long long>(lost));
   return 0;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "bench_support.h"
+#include "program_flags.h"
 #include "router/router.h"
 
 namespace isotherm::bench {
@@ -63,6 +64,7 @@ void run(uint32_t bins) {
 }  // namespace isotherm::bench
 
 int main(int argc, char** argv) {
-  isotherm::bench::run(argc > 1 ? static_cast<uint32_t>(std::strtoul(argv[1], nullptr, 10))
-                                : isotherm::BinStates::usual_count);
+  using namespace isotherm::bench;
+  run(take_number<uint32_t>(argc, argv, "What the router costs a request.", "bins",
+                            isotherm::BinStates::usual_count));
 }

@@ -15,6 +15,7 @@
 #include "isotherm/store.h"
 #include "isotherm_bench/distribution.h"
 #include "isotherm_bench/random.h"
+#include "program_flags.h"
 
 namespace isotherm::bench {
 namespace {
@@ -142,13 +143,13 @@ int run(const ChangeOptions& options) {
 }  // namespace isotherm::bench
 
 int main(int argc, char** argv) {
-  isotherm::bench::ChangeOptions options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string flag = argv[i];
-    if (flag == "--keys") options.keys = std::stoull(argv[i + 1]);
-    if (flag == "--theta") options.theta = std::stod(argv[i + 1]);
-    if (flag == "--seconds") options.seconds = std::stod(argv[i + 1]);
-    if (flag == "--window") options.window_ms = std::stod(argv[i + 1]);
-  }
-  return isotherm::bench::run(options);
+  using namespace isotherm::bench;
+  ChangeOptions options;
+  ProgramFlags flags("What a change of all hot keys does to latency.");
+  flags.add_option("--keys", options.keys);
+  flags.add_option("--theta", options.theta);
+  flags.add_option("--seconds", options.seconds, "before the change, and behind it");
+  flags.add_option("--window", options.window_ms, "milliseconds, of a line");
+  flags.take(argc, argv);
+  return run(options);
 }
