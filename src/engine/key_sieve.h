@@ -1,9 +1,9 @@
 // KeySieve: finds which of some keys in host memory a table on GPUs lacks, puts these into the
 // table, and returns each of them once.
 //
-// A chunk of keys is copied into pinned memory, from there to the GPU, and put if absent by a call
-// on device pointers; then its mask comes back, a byte a key, and the keys that it names are
-// written behind those of the chunks before. Chunks take turns in channels, so that the copies, the
+// A part of the keys is copied into pinned memory, from there to the GPU, and put if absent by a
+// call on device pointers; then its mask comes back, a byte a key, and the keys that it names are
+// written behind those of the parts before. Parts take turns in channels, so that the copies, the
 // GPU and the host overlap. A few threads share the host's work on each key, since one thread would
 // be slower than the bus.
 //
@@ -34,7 +34,7 @@ template <class Gpu>
 class KeySieve {
  public:
   using Device = typename Gpu::Device;
-  static constexpr uint64_t chunk_rows = Gpu::most_slab_bytes / 64;
+  static constexpr uint64_t part_rows = Gpu::most_slab_bytes / 64;
 
   // The device has been entered. Throws std::bad_alloc.
   explicit KeySieve(Device& device)
@@ -48,12 +48,12 @@ class KeySieve {
   GpuTable::New run(GpuTable& table, std::span<const uint64_t> keys, uint64_t* to) {
     GpuTable::New all;
     const auto part = [&](uint64_t number) {
-      const uint64_t first = number * chunk_rows;
-      return keys.subspan(first, std::min(chunk_rows, keys.size() - first));
+      const uint64_t first = number * part_rows;
+      return keys.subspan(first, std::min(part_rows, keys.size() - first));
     };
     try {
       in_turns(
-          parts_of(keys.size(), chunk_rows), channels, channels,
+          parts_of(keys.size(), part_rows), channels, channels,
           [&](uint64_t number, uint64_t at) {
             all.refused += start(table, channels_[at], part(number));
           },
@@ -72,19 +72,19 @@ class KeySieve {
   static constexpr uint32_t channels = 3;
   static constexpr uint32_t most_threads = 4;
   static constexpr uint64_t piece_rows = uint64_t{1} << 16;  // which are worth a thread
-  static constexpr uint64_t most_pieces = chunk_rows / piece_rows + 1;
+  static constexpr uint64_t most_pieces = part_rows / piece_rows + 1;
 
   struct Channel {
     explicit Channel(Device& device)
-        : host(device, chunk_rows * row_bytes),
+        : host(device, part_rows * row_bytes),
           memory(device, 0),
-          there(memory, chunk_rows * row_bytes),
+          there(memory, part_rows * row_bytes),
           stream(device) {
       if (there.empty()) throw std::bad_alloc();
     }
     static constexpr uint64_t row_bytes = sizeof(uint64_t) + 1;
     static uint8_t* mask(char* columns) {
-      return reinterpret_cast<uint8_t*>(columns + chunk_rows * sizeof(uint64_t));
+      return reinterpret_cast<uint8_t*>(columns + part_rows * sizeof(uint64_t));
     }
 
     const PinnedBlock<Device> host;
@@ -133,7 +133,7 @@ class KeySieve {
   // How many keys are new.
   uint64_t finish(const Channel& channel, std::span<const uint64_t> keys, uint64_t* to) {
     require_device(device_.enter(), "choose the GPU");
-    require_device(device_.synchronize(channel.stream.get()), "wait for a chunk");
+    require_device(device_.synchronize(channel.stream.get()), "wait for a part");
     const uint8_t* const mask = Channel::mask(channel.host.data());
     std::array<uint64_t, most_pieces + 1> ends{};
     in_pieces(keys.size(), [&](uint64_t first, uint64_t rows, uint32_t piece) {

@@ -22,7 +22,7 @@ uint32_t ClockHand::sweep(uint32_t limit, Visitor visit, bool volatile_only, uin
   return share.looked + other.looked;
 }
 
-// With `stops` no further than the end of a round after which the other hand should move: all that
+// With `stops` no further than the end of a lap after which the other hand should move: all that
 // is left of a kind may have been stored a moment ago.
 void ClockHand::go(Share& share, bool stops) {
   Hand& hand = share.hand;
@@ -33,22 +33,22 @@ void ClockHand::go(Share& share, bool stops) {
       sweep_chunk(share);
       move_hand(hand);
     } else if (hand.walk.at_end(pool_)) {
-      begin_round(hand);
+      begin_lap(hand);
       share.steps -= std::min(share.steps, 1u);  // the walk to the end may have used up all
       if (stops && store_.probation_exceeds() == hand.proven) return;
     }
   }
 }
 
-void ClockHand::begin_round(Hand& hand) {
+void ClockHand::begin_lap(Hand& hand) {
   hand.walk.start();
-  ++hand.rounds;
+  ++hand.laps;
   move_hand(hand);
   store_.probation().fit(std::exchange(hand.live, 0) + large_.count());
 }
 
 void ClockHand::move_hand(const Hand& hand) {
-  large_.move_hand(hand.proven, hand.rounds * LargeItems::one_round + hand.walk.number());
+  large_.move_hand(hand.proven, hand.laps * LargeItems::one_lap + hand.walk.number());
 }
 
 void ClockHand::sweep_chunk(Share& share) {

@@ -48,8 +48,8 @@ class ClockHand {
   struct Hand {
     bool proven;  // the kind of items that it visits
     ChunkWalk walk{};
-    uint64_t rounds = 0;
-    uint64_t live = 0;  // items of both kinds that it passed in this round
+    uint64_t laps = 0;
+    uint64_t live = 0;  // items of both kinds that it passed in this lap
   };
   // One call's share of a sweep.
   struct Share {
@@ -69,7 +69,7 @@ class ClockHand {
   void sweep_word(Share& share, Chunk& chunk, LiveWord word);
   bool visit_large(Share& share);
   void pass_over(Share& share);
-  void begin_round(Hand& hand);
+  void begin_lap(Hand& hand);
   void move_hand(const Hand& hand);
   void visit_wanted(Share& share, Location location);
 

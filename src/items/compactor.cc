@@ -8,7 +8,7 @@ namespace {
 constexpr size_t most_closed = 64;
 constexpr uint32_t closed_at_a_time = 8;
 constexpr uint32_t visits_per_call = 8;
-constexpr uint32_t most_rounds = 1000;
+constexpr uint32_t most_passes = 1000;
 constexpr uint32_t calls_between_looks = 16;
 // Waste below it is not worth the work.
 constexpr uint64_t least_waste = 4 * Chunk::bytes;
@@ -65,7 +65,7 @@ Compactor::Outcome Compactor::empty(Closed& closed, uint32_t limit, uint32_t& lo
     }
   }
   closed.item = 0;
-  return ++closed.rounds < most_rounds ? Outcome::pause : Outcome::no_memory;
+  return ++closed.passes < most_passes ? Outcome::pause : Outcome::no_memory;
 }
 
 bool Compactor::close_sparsest() {

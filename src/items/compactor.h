@@ -48,7 +48,7 @@ class Compactor {
     uint32_t number;
     uint32_t size_class;
     uint32_t item = 0;    // the next to look at
-    uint32_t rounds = 0;  // over all its items
+    uint32_t passes = 0;  // over all its items
   };
   enum class Outcome : uint8_t { pause, done, no_memory };
 

@@ -133,7 +133,7 @@ class ItemStore {
     __builtin_prefetch(&pool_.chunk(Chunk::number(location)).bits[word], 1);
   }
 
-  // The item was read: the CLOCK gives it another round. Tests first, so a hot item costs no write.
+  // The item was read: the CLOCK gives it another lap. Tests first, so a hot item costs no write.
   void touch(Location location) {
     if (ISOTHERM_UNLIKELY(is_large(location))) {
       auto& state = LargeItems::header(location).state;

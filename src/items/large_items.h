@@ -107,8 +107,8 @@ class LargeItems {
   uint64_t proven_bytes() const { return proven_bytes_.load(std::memory_order_relaxed); }
 
   // Here and below `proven` tells which hand is meant, and the items that it visits.
-  // The hand has come to `stamp`, a number that only rises and rises by one_round with each round.
-  static constexpr uint64_t one_round = uint64_t{1} << 32;
+  // The hand has come to `stamp`, a number that only rises and rises by one_lap with each lap.
+  static constexpr uint64_t one_lap = uint64_t{1} << 32;
   void move_hand(bool proven, uint64_t stamp) {
     orders_[proven].hand.store(stamp, std::memory_order_relaxed);
   }
@@ -151,7 +151,7 @@ class LargeItems {
     Header* oldest = nullptr;
     Header* newest = nullptr;
     bool is_due(uint64_t stamp) const {
-      return stamp != no_stamp && stamp + one_round <= hand.load(std::memory_order_relaxed);
+      return stamp != no_stamp && stamp + one_lap <= hand.load(std::memory_order_relaxed);
     }
     void append(Header* header);
     void unlink(Header* header);

@@ -11,8 +11,8 @@
 namespace isotherm {
 namespace {
 
-// Chunks of a shard double, so that a small run takes little.
-constexpr uint64_t first_chunk = 128;
+// Pieces of a shard double, so that a small run takes little.
+constexpr uint64_t first_piece = 128;
 constexpr size_t most_doublings = 7;
 constexpr uint64_t kept_bytes = 48;
 constexpr size_t worth_threads = 4096;  // places to be sorted
@@ -21,13 +21,13 @@ constexpr size_t worth_threads = 4096;  // places to be sorted
 
 char* TreeRun::take(Shard& shard, uint64_t bytes) {
   if (bytes > shard.left) {
-    const uint64_t usual = first_chunk << std::min(shard.chunks.size(), most_doublings);
+    const uint64_t usual = first_piece << std::min(shard.pieces.size(), most_doublings);
     const uint64_t size = std::max(bytes, usual);
-    shard.chunks.push_back(std::make_unique_for_overwrite<char[]>(size));
+    shard.pieces.push_back(std::make_unique_for_overwrite<char[]>(size));
     bytes_.fetch_add(size, std::memory_order_relaxed);
-    // The rest of a chunk is not given up for one large value.
-    if (size - bytes < shard.left) return shard.chunks.back().get();
-    shard.next = shard.chunks.back().get();
+    // The rest of a piece is not given up for one large value.
+    if (size - bytes < shard.left) return shard.pieces.back().get();
+    shard.next = shard.pieces.back().get();
     shard.left = size;
   }
   shard.left -= bytes;

@@ -126,7 +126,7 @@ class TreeRun {
     bool lists = false;  // new keys
     std::vector<const RunEntry*> listed;
     std::forward_list<RunEntry::Kept> kept;
-    std::vector<std::unique_ptr<char[]>> chunks;
+    std::vector<std::unique_ptr<char[]>> pieces;
   };
   // Where the key is, or would be, of some slots.
   template <class Slots>
