@@ -211,6 +211,7 @@ class Journal final : public CommitSink, public Awaited {
   bool sync_is_due(bool ends) const;
   int sync();
   int sync_or_rewind();
+  int write_and_sync();
   int by_writer(std::function<int()> work);
   int next_segment_now();
   void note_begin();

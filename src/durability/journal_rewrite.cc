@@ -45,16 +45,21 @@ void Journal::obey() {
 
 int Journal::sync_now() {
   return by_writer([this] {
-    int result = 0;
-    {
-      const std::lock_guard writing(writing_);
-      result = write_all(true);
-    }
-    if (result >= 0) result = sync_or_rewind();
+    const int result = write_and_sync();
     note_error(result < 0 ? -result : 0);
     tell();
     return result;
   });
+}
+
+// By the writer.
+int Journal::write_and_sync() {
+  int result = 0;
+  {
+    const std::lock_guard writing(writing_);
+    result = write_all(true);
+  }
+  return result < 0 ? result : sync_or_rewind();
 }
 
 int Journal::begin_rewrite(uint64_t bytes) {
@@ -83,12 +88,7 @@ bool Journal::put_again(std::string_view records) {
 int Journal::end_rewrite() {
   return by_writer([this] {
     const uint64_t begins_with = std::exchange(rewrite_from_, {}).number;
-    int result = 0;
-    {
-      const std::lock_guard writing(writing_);
-      result = write_all(true);
-    }
-    if (result >= 0) result = sync_or_rewind();
+    int result = write_and_sync();
     kill_point("journal.rewritten");
     if (result >= 0) result = segments_.drop_before(begins_with);
     if (result < 0) return result;

@@ -142,12 +142,7 @@ int SegmentWriter::put_base(const std::string& path, uint64_t number, uint64_t b
   const int64_t copied = files_.copy(path, its.beside);
   int result = copied < 0 ? static_cast<int>(copied) : 0;
   if (result == 0 && static_cast<uint64_t>(copied) != bytes) result = -EIO;
-  if (result >= 0) result = files_.rename(its.beside, its.path);
-  if (result < 0) {
-    files_.remove(its.beside);
-    return result;
-  }
-  return files_.sync_folder(folder_);
+  return take_name(its, result);
 }
 
 // As far as they are there: a crash leaves some. Somebody may be putting a base to a segment that
@@ -180,12 +175,15 @@ int SegmentWriter::make_room(const FileName& its, uint64_t bytes, int& file) {
 int SegmentWriter::name(const FileName& its, const void* header, uint64_t header_bytes, int file) {
   int result = write_at(file, static_cast<const char*>(header), header_bytes, 0);
   if (result >= 0) result = files_.sync(file);
+  return take_name(its, result);
+}
+
+int SegmentWriter::take_name(const FileName& its, int written) {
+  int result = written;
   if (result >= 0) result = files_.rename(its.beside, its.path);
-  if (result < 0) {
-    files_.remove(its.beside);
-    return result;
-  }
-  return files_.sync_folder(folder_);
+  if (result >= 0) return files_.sync_folder(folder_);
+  files_.remove(its.beside);
+  return result;
 }
 
 int SegmentWriter::write(uint64_t lsn, const char* data, uint64_t bytes) {

@@ -109,6 +109,8 @@ class SegmentWriter {
   int make(const FileName& its, const void* header, uint64_t header_bytes, uint64_t bytes,
            int& file);
   int name(const FileName& its, const void* header, uint64_t header_bytes, int file);
+  // What is written beside it becomes the file, or goes where that failed.
+  int take_name(const FileName& its, int written);
   void drop_prepared();
   int write_manifest(Manifest& manifest);
   int begin_with(uint64_t number, const JournalBase& base);

@@ -30,6 +30,12 @@ bool set_option(int descriptor, int level, int option) {
   return ::setsockopt(descriptor, level, option, &on, sizeof on) == 0;
 }
 
+[[noreturn]] void fail_to_listen(int descriptor) {
+  const int why = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  throw std::system_error(why, std::system_category(), "listen");
+}
+
 int listen_on(const SocketAddress& address) {
   constexpr int kind = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
   const int descriptor = ::socket(address.family(), kind, 0);
@@ -39,9 +45,7 @@ int listen_on(const SocketAddress& address) {
       ::listen(descriptor, listen_backlog) == 0) {
     return descriptor;
   }
-  const int why = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  throw std::system_error(why, std::system_category(), "listen");
+  fail_to_listen(descriptor);
 }
 
 // Whether nobody listens there for certain. One that may not be asked, or of another kind, is
@@ -76,9 +80,7 @@ int listen_on_path(const std::string& path, uint32_t mode) {
       ::listen(descriptor, listen_backlog) == 0) {
     return descriptor;
   }
-  const int why = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  throw std::system_error(why, std::system_category(), "listen");
+  fail_to_listen(descriptor);
 }
 
 }  // namespace

@@ -69,6 +69,19 @@ void count_misses(bool touches, uint64_t rows, uint64_t hits, MemcachedCounters&
   return row - answer.row;
 }
 
+// Of what is no fault of the request.
+std::string_view failure(Status status, std::string_view lacks_memory) {
+  switch (status) {
+    case Status::out_of_memory:
+    case Status::retry:
+      return lacks_memory;
+    case Status::not_saved:
+      return not_saved;
+    default:
+      return internal_error;
+  }
+}
+
 std::string_view store_answer(MemcachedVerb verb, Status status) {
   switch (status) {
     case Status::ok:
@@ -81,13 +94,8 @@ std::string_view store_answer(MemcachedVerb verb, Status status) {
       return concatenates(verb) ? "NOT_STORED\r\n" : too_large_answer;
     case Status::wrong_type:
       return "NOT_STORED\r\n";
-    case Status::out_of_memory:
-    case Status::retry:
-      return no_memory;
-    case Status::not_saved:
-      return not_saved;
     default:
-      return internal_error;
+      return failure(status, no_memory);
   }
 }
 
@@ -112,13 +120,8 @@ std::string_view arithmetic_error(Status status) {
     case Status::overflow:
     case Status::wrong_type:
       return "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
-    case Status::out_of_memory:
-    case Status::retry:
-      return "SERVER_ERROR out of memory\r\n";
-    case Status::not_saved:
-      return not_saved;
     default:
-      return internal_error;
+      return failure(status, "SERVER_ERROR out of memory\r\n");
   }
 }
 
@@ -140,13 +143,8 @@ std::string_view found_answer(std::string_view found, Status status) {
       return found;
     case Status::not_found:
       return "NOT_FOUND\r\n";
-    case Status::out_of_memory:
-    case Status::retry:
-      return "SERVER_ERROR out of memory\r\n";
-    case Status::not_saved:
-      return not_saved;
     default:
-      return internal_error;
+      return failure(status, "SERVER_ERROR out of memory\r\n");
   }
 }
 
