@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 
 #include "base/hash.h"
 #include "base/seed.h"
@@ -62,6 +63,7 @@ JournalReader::JournalReader(const std::string& folder, const std::string& name,
   check_names(folder, name);
   for (uint64_t number = manifest_.first; number <= manifest_.last; ++number) {
     mappings_.push_back(map_segment(number));
+    if (number > manifest_.first) keep_until(mappings_.back()->header<SegmentHeader>().first_lsn);
   }
   last_version_ = manifest_.base.version;
   for (size_t i = 0; i < mappings_.size(); ++i) read_segment(i);
@@ -75,7 +77,15 @@ std::unique_ptr<JournalReader::Mapping> JournalReader::map_segment(uint64_t numb
   const auto& header = mapping->header<SegmentHeader>();
   if (header.store != manifest_.store) mapping->fail("belongs to another journal");
   if (header.number != number) mapping->fail("has the number of another segment");
+  if (mapping->text().size() < header.bytes) mapping->fail("is truncated");
   return mapping;
+}
+
+// Of the last segment but one, behind which nothing is before the next one's first record.
+void JournalReader::keep_until(uint64_t next_lsn) {
+  Mapping& mapping = **std::prev(mappings_.end(), 2);
+  const uint64_t first_lsn = mapping.header<SegmentHeader>().first_lsn;
+  if (next_lsn >= first_lsn) mapping.keep(sizeof(SegmentHeader) + (next_lsn - first_lsn));
 }
 
 // A segment that the manifest does not know is the next, without a record, as a crash leaves it.
@@ -122,7 +132,6 @@ void JournalReader::read_segment(size_t index) {
   last_version_ = std::max(last_version_, header.first_version);
   const uint64_t end =
       is_last ? ~uint64_t{0} : mappings_[index + 1]->header<SegmentHeader>().first_lsn;
-  if (mapping.text().size() < header.bytes) mapping.fail("is truncated");
   std::string_view rest = mapping.text().substr(sizeof header);
   while (end_lsn_ < end) {
     const BlockHeader* const block = find_block(rest, end_lsn_, manifest_.store);

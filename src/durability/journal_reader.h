@@ -91,6 +91,7 @@ class JournalReader {
   };
 
   std::unique_ptr<Mapping> map_segment(uint64_t number) const;
+  void keep_until(uint64_t next_lsn);
   void check_names(const std::string& folder, const std::string& name);
   void read_segment(size_t index);
   void note(const RecordHeader& record);

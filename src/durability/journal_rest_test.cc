@@ -1,7 +1,10 @@
 // A journal that rests: marks say that the blocks before them were on disk.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 
@@ -65,6 +68,29 @@ TEST_F(JournalRestTest, StartsThatAreKilledLeaveOneFile) {
 }
 
 // The mark itself is not synced, or a store that rests would be synced for ever.
+// Each start that writes leaves one.
+TEST_F(JournalRestTest, SmallSegmentsTakeNoMapOfTheProcess) {
+  constexpr size_t starts = 100;
+  for (size_t i = 0; i < starts; ++i) {
+    open();
+    ASSERT_EQ(put("key", std::to_string(i)), Status::ok);
+  }
+  store.reset();
+  ASSERT_GE(segments().size(), starts);
+  const auto maps = [] {
+    std::ifstream lines("/proc/self/maps");
+    return std::count(std::istreambuf_iterator<char>(lines), {}, '\n');
+  };
+  const auto before = maps();
+  const JournalReader reader(folder, "test", 2);
+  EXPECT_LT(maps(), before + static_cast<long>(starts) / 4);
+  std::string value;
+  for (uint32_t part = 0; part < 2; ++part) {
+    reader.read(part, [&](const RecordHeader& record, int64_t) { value = record.value(); });
+  }
+  EXPECT_EQ(value, std::to_string(starts - 1));
+}
+
 TEST_F(JournalRestTest, AStoreThatRestsIsSyncedNoMore) {
   open(SyncPolicy::everysec);
   put("key", "value");

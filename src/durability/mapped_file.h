@@ -12,10 +12,14 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/reason_of.h"
 
@@ -40,16 +44,29 @@ class MappedFile {
     if (!is_file) fail("is a folder or a device, no file");
     if (address_ == MAP_FAILED) fail("cannot be read: " + reason_of(error));
   }
-  ~MappedFile() {
-    if (address_ != nullptr && address_ != MAP_FAILED) ::munmap(address_, bytes_);
-  }
+  ~MappedFile() { unmap(); }
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::string_view text() const { return {static_cast<const char*>(address_), bytes_}; }
+  // Of the file only its first `bytes` are wanted from now on; what was shown counts no more. Few
+  // of them are copied: a process has some 65,000 maps, and there may be more files.
+  void keep(uint64_t bytes) {
+    constexpr uint64_t most_copied = 64 << 10;
+    if (bytes > std::min(most_copied, bytes_)) return;
+    auto copy = std::make_unique<char[]>(bytes);
+    std::memcpy(copy.get(), address_, bytes);
+    unmap();
+    copy_ = std::move(copy);
+    address_ = copy_.get();
+    bytes_ = bytes;
+  }
   [[noreturn]] void fail(const std::string& what) const { throw Error(name_ + " " + what); }
 
  private:
+  void unmap() {
+    if (copy_ == nullptr && address_ != nullptr) ::munmap(address_, bytes_);
+  }
   static bool has_no_holes(const struct stat& status) {
     constexpr int64_t block = 512;
     return status.st_blocks * block >= status.st_size;
@@ -80,6 +97,7 @@ class MappedFile {
   const std::string name_;
   void* address_ = nullptr;
   uint64_t bytes_ = 0;
+  std::unique_ptr<char[]> copy_;
 };
 
 }  // namespace isotherm
