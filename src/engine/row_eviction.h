@@ -33,11 +33,11 @@ class RowEviction {
 
   uint64_t evictions() const { return evictions_.load(std::memory_order_relaxed); }
 
-  // Lets `wanted` rows go or more, unless others that went are about to be free; false where there
-  // are no rows. `slot` is the thread's.
+  // Lets `wanted` rows go or more, unless others that went, or were replaced, are free or about to
+  // be; false where there are no rows. `slot` is the thread's.
   bool run(uint64_t wanted, EpochDomain::Slot& slot) {
     const std::lock_guard guard(mutex_);
-    if (pool_.awaits_readers()) return true;
+    if (pool_.will_have_rows()) return true;
     const Lowest lowest = find(wanted);
     uint64_t left = lowest.of_bound;
     std::vector<char*> rows;

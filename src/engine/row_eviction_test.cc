@@ -1,4 +1,6 @@
 // Rows of host memory that go for others: which, how many, and that nothing is refused.
+#include "engine/row_eviction.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,8 +10,15 @@
 #include <thread>
 #include <vector>
 
+#include "base/tile.h"
 #include "device_checks/test_size.h"
+#include "index/fixed_index.h"
 #include "isotherm/row_table.h"
+#include "items/epoch.h"
+#include "items/memory_budget.h"
+#include "items/pages.h"
+#include "items/row_head.h"
+#include "items/row_pool.h"
 
 namespace isotherm {
 namespace row_eviction_test {
@@ -186,6 +195,40 @@ TEST(RowEviction, OptionsAreChecked) {
   puts.rows = row.data();
   puts.scores = &score;
   EXPECT_THROW(rows.handle.run(puts), std::invalid_argument);
+}
+
+// A call finds no memory while replaced rows await a reader; before it lets rows go, another has
+// found them free.
+TEST(RowEviction, NothingGoesWhereReplacedRowsHaveBecomeFree) {
+  MemoryBudget budget(cap);
+  Pages pages;
+  EpochDomain epochs;
+  FixedIndex index(pages, budget, epochs, 7, false, 0);
+  RowPool pool(pages, budget, epochs, row_bytes, true);
+  RowEviction eviction(index, pool, epochs);
+  const TakenSlot reader(epochs), writer(epochs);
+  std::vector<char*> rows(cap / row_bytes);
+  rows.resize(pool.take(rows));
+  ASSERT_GT(rows.size(), 1000U);
+  char* const there = rows.back();
+  rows.pop_back();
+  RowHead::of(there).set_key(1);
+  RowHead::of(there).set_score(1);
+  auto insert = [&](bool, uint64_t) -> Decision {
+    return {Action::store, reinterpret_cast<uint64_t>(there)};
+  };
+  ASSERT_EQ(index.update<TilePlain>(index.hash(1), insert).change, Change::inserted);
+  std::vector<char*> wanted(1);
+  {
+    const EpochGuard guard(epochs, *reader.slot);
+    pool.give({}, rows);
+    EXPECT_EQ(pool.take(wanted), 0U);
+    EXPECT_TRUE(eviction.run(1, *writer.slot));
+  }
+  EXPECT_EQ(pool.take(wanted), 1U);
+  EXPECT_TRUE(eviction.run(1, *writer.slot));
+  EXPECT_EQ(eviction.evictions(), 0U);
+  EXPECT_EQ(index.count(), 1U);
 }
 
 // Many threads at the cap: nobody is refused, no row is another key's or a mixture.

@@ -81,9 +81,9 @@ size_t RowPool::take_reserved(std::span<char*> rows) {
   }
 }
 
-bool RowPool::awaits_readers() {
+bool RowPool::will_have_rows() {
   const std::lock_guard guard(mutex_);
-  return !retired_.empty();
+  return !retired_.empty() || free_.size() + left_ > reserve_;
 }
 
 void RowPool::give(std::span<char* const> unused, std::span<char* const> unlinked) {

@@ -46,8 +46,8 @@ class RowPool {
   // Rows that nobody has seen, and rows that were unlinked.
   void give(std::span<char* const> unused, std::span<char* const> unlinked);
 
-  // Whether some rows will be free when calls that may read them have ended.
-  bool awaits_readers();
+  // Whether there are rows to take, or will be when calls that may read them have ended.
+  bool will_have_rows();
   // visit(row) of all rows with heads, and how many there are.
   template <class Visit>
   uint64_t each(Visit&& visit) {
