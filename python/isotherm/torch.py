@@ -6,6 +6,7 @@ only. Gradients are accumulated in place, for the rows of a batch alone, as with
 """
 
 import io
+import operator
 
 import torch
 
@@ -13,6 +14,10 @@ from . import _files
 from .table import Table
 
 _NAMES = {torch.float32: "f32", torch.float64: "f64"}
+
+
+def _normal(rows, width, dtype):
+    return torch.randn(rows, width, dtype=dtype)
 
 
 class Embedding(torch.nn.Module):
@@ -29,8 +34,10 @@ class Embedding(torch.nn.Module):
 
     ``forward(ids)`` takes int64 ids of any shape ``[...]`` and returns ``[..., embedding_dim]``.
     After ``backward`` call ``step(lr)``, which subtracts ``lr`` times the gradients, as
-    ``torch.optim.SGD`` does; other parameters have an optimizer of their own. ``state_dict`` has the
-    table, as ``Table.save`` writes it.
+    ``torch.optim.SGD`` does; other parameters have an optimizer of their own. The rows are no parameters:
+    ``zero_grad`` of this layer forgets their gradients, and that of a module around it or of an optimizer
+    does not. ``state_dict`` has the table, as ``Table.save`` writes it; one of another width or dtype is
+    a ``ValueError``, and memory and device stay those of the layer that it is loaded into.
 
     >>> layer = isotherm.torch.Embedding(64)
     >>> loss = layer(torch.tensor([3, -(2**40)])).square().mean()
@@ -45,16 +52,23 @@ class Embedding(torch.nn.Module):
         super().__init__()
         if dtype not in _NAMES:
             raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype}")
+        embedding_dim = operator.index(embedding_dim)
+        if embedding_dim < 1:
+            raise ValueError(f"embedding_dim must be 1 or more, not {embedding_dim}")
+        if initial is not None and not callable(initial):
+            raise TypeError("initial: wants a function of (n, embedding_dim, dtype), not "
+                            f"{type(initial).__name__}")
         self.embedding_dim = embedding_dim
         self.dtype = dtype
-        self.initial = initial or (lambda rows, width, kind: torch.randn(rows, width, dtype=kind))
+        self.initial = initial or _normal
         self.table = Table("i64", f"{_NAMES[dtype]}[{embedding_dim}]", expected=expected,
                            memory=memory, device=device)
         self._pending = []  # (ids, rows) of forward passes whose gradients were not applied
 
     def forward(self, ids):
-        if ids.dtype != torch.int64:
-            raise TypeError(f"ids: wants torch.int64, not {ids.dtype}")
+        if not isinstance(ids, torch.Tensor) or ids.dtype != torch.int64:
+            raise TypeError("ids: wants a tensor of torch.int64, not "
+                            f"{ids.dtype if isinstance(ids, torch.Tensor) else type(ids).__name__}")
         table = self.table
         on_gpu = table._gpus and table._adds_on_gpu() and table.row_bytes % 16 == 0
         place = ids.device if on_gpu and ids.is_cuda else torch.device("cpu")
@@ -67,7 +81,7 @@ class Embedding(torch.nn.Module):
             if missing.any():
                 # Another thread may have been first: then its rows are taken.
                 initial = self.initial(int(missing.sum()), self.embedding_dim, self.dtype)
-                made, _ = table.get_or_put(unique[missing], initial.detach().to(place))
+                made, _ = table.get_or_put(unique[missing], initial.detach().to(place).contiguous())
                 rows[missing] = torch.as_tensor(made)
             rows.requires_grad_()
             self._pending.append((unique, rows))
@@ -89,7 +103,16 @@ class Embedding(torch.nn.Module):
         return _files.to_bytes(self.table)
 
     def set_extra_state(self, state):
-        self.table = _files.read(io.BytesIO(state), "the state of an Embedding", Table)
+        if not isinstance(state, bytes):
+            raise TypeError("the state of an Embedding: wants bytes, as state_dict() has them, not "
+                            f"{type(state).__name__}")
+        table = _files.read(io.BytesIO(state), "the state of an Embedding", Table, **self.table._made_of)
+        if table._kind() != self.table._kind():
+            raise ValueError(f"the state of an Embedding: its rows are {table._kind()['value']} under "
+                             f"{table._kind()['key']}, and this layer's {self.table._kind()['value']} "
+                             f"under {self.table._kind()['key']}")
+        self.table = table
+        self._pending.clear()  # of rows that are there no more
 
     def __len__(self):
         return len(self.table)

@@ -1,5 +1,9 @@
 """The embedding layer beside torch.nn.Embedding."""
 
+import copy
+import io
+import pickle
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed", exc_type=(ImportError,
@@ -66,7 +70,56 @@ def test_it_grows_while_it_trains_and_is_saved():
     other.load_state_dict(layer.state_dict())
     other.eval()
     assert other(torch.tensor([-5])).eq(1).all() and len(other) == 2
-    with pytest.raises(TypeError, match="wants torch.int64"):
+    with pytest.raises(TypeError, match="wants a tensor of torch.int64"):
         layer(torch.tensor([1.0]))
     with pytest.raises(ValueError, match="torch.float32"):
         Embedding(4, dtype=torch.float16)
+
+
+def test_layers_are_copied_and_pickled():
+    layer = Embedding(4, memory="8mb", device="cpu")
+    rows = layer(torch.tensor([5, -5])).detach()
+    file = io.BytesIO()
+    torch.save(layer, file)
+    file.seek(0)
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)),
+                  torch.load(file, weights_only=False)):
+        assert other.table is not layer.table and other.table._made_of["memory"] == "8mb"
+        assert torch.equal(other(torch.tensor([5, -5])), rows)
+        assert other(torch.tensor([6])).shape == (1, 4) and len(layer) == 2
+
+
+def test_a_state_is_that_of_a_layer_of_the_same_kind():
+    layer = Embedding(4)
+    layer(torch.tensor([5])).sum().backward()
+    state = layer.state_dict()
+    before = layer.table[5].tolist()
+    for other, its in ((Embedding(8), r"f32\[8\]"), (Embedding(4, dtype=torch.float64), r"f64\[4\]")):
+        with pytest.raises(ValueError, match=rf"its rows are f32\[4\] under i64, and this layer's {its}"):
+            other.load_state_dict(state)
+        assert other(torch.tensor([1])).dtype == other.dtype
+    with pytest.raises(TypeError, match="wants bytes, as state_dict"):
+        layer.load_state_dict({"_extra_state": torch.zeros(3)})
+    # What was computed of the rows before is not applied to the loaded ones.
+    layer.load_state_dict(state)
+    layer.step(lr=1)
+    assert layer.table[5].tolist() == before
+    capped = Embedding(4, memory="8mb", device="cpu")
+    capped.load_state_dict(state)
+    with pytest.raises(MemoryError, match="found no room"):
+        capped(torch.arange(10**6))
+
+
+def test_arguments_are_checked():
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match=f"embedding_dim must be 1 or more, not {wrong}"):
+            Embedding(wrong)
+    with pytest.raises(TypeError):
+        Embedding("4")
+    with pytest.raises(TypeError, match="initial: wants a function .* not float"):
+        Embedding(4, initial=0.0)
+    for ids, its in (([1], "list"), (torch.tensor([1]).numpy(), "ndarray"), (torch.tensor([1.0]), "torch.float32")):
+        with pytest.raises(TypeError, match=f"ids: wants a tensor of torch.int64, not {its}"):
+            Embedding(4)(ids)
+    layer = Embedding(2, initial=lambda n, width, kind: torch.ones(width, n, dtype=kind).t())
+    assert layer(torch.tensor([1, 2, 3])).eq(1).all()
