@@ -20,20 +20,30 @@ def host_view(given, name):
         refuse_masked(given, name)
         return given
     if hasattr(given, "__dlpack_device__"):
-        device, number = given.__dlpack_device__()
+        device, number = _dlpack(given, name, lambda: given.__dlpack_device__())
         if device not in _HOST:
             where = f"{_DEVICES.get(int(device), f'device type {int(device)}')}:{number}"
             raise ValueError(f"{name}: the array lies on {where}, and this table or the keys of "
                              "the call on the CPU; copy it to the host first")
         if getattr(given, "requires_grad", False):
             given = given.detach()
-        return np.from_dlpack(given)
+        return _dlpack(given, name, lambda: np.from_dlpack(given))
     if hasattr(given, "__array__"):
         return np.asarray(given)
     if hasattr(given, "__cuda_array_interface__"):
         raise ValueError(f"{name}: the array lies on a GPU, and this table or the keys of the call "
                          "on the CPU; copy it to the host first")
     return None
+
+
+def _dlpack(given, name, call):
+    """What the protocol has no words for (bfloat16, sparse tensors, nulls) each library tells in its own."""
+    try:
+        return call()
+    except Exception as error:
+        dtype = getattr(given, "dtype", getattr(given, "type", "no dtype"))
+        raise TypeError(f"{name}: this {type(given).__name__} of {dtype} is no array that NumPy can take "
+                        f"({error}); convert it first") from None
 
 
 def refuse_masked(array, name):
@@ -61,7 +71,10 @@ def _converted(given, dtype, name):
     """An array of Python numbers and lists; nothing is wrapped or cut, and floats are rounded only."""
     if dtype.names is not None:
         return _records(given, dtype, name)
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except ValueError as error:  # lists of several lengths
+        raise ValueError(f"{name}: no array can be made of what was given: {error}") from None
     if array.size == 0:
         return np.empty(array.shape, dtype)
     if dtype.kind in "iu":
@@ -103,7 +116,7 @@ def _integers(given, dtype, name, seen):
     for number in objects.flat:
         if not isinstance(number, (int, np.integer, np.bool_)):
             raise TypeError(f"{name}: wants integers of dtype {dtype}, not "
-                            f"{type(number).__name__ if seen.kind == 'O' else seen}")
+                            f"{type(number).__name__ if seen.kind in 'Oiu' else seen}")
     numbers = [int(number) for number in objects.flat]  # NumPy's scalars would wrap around
     limits = np.iinfo(dtype)
     if min(numbers) < limits.min or max(numbers) > limits.max:

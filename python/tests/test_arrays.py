@@ -240,3 +240,28 @@ def test_wrong_arguments_are_named():
         with pytest.raises(error, match=words):
             call()
     assert len(table) == 0
+
+
+def test_what_no_array_can_be_made_of_is_named():
+    class Other:
+        dtype = "bfloat16"
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+        def __dlpack__(self, **options):
+            raise RuntimeError("Unsupported dtype")
+
+    class Nowhere(Other):
+        def __dlpack_device__(self):
+            raise ValueError("Unknown device type meta")
+
+    table = Table(value="f32[2]")
+    for given, why in ((Other(), "Unsupported dtype"), (Nowhere(), "Unknown device type meta")):
+        words = rf"values: this \w+ of bfloat16 is no array that NumPy can take \({why}\); convert it first"
+        with pytest.raises(TypeError, match=words):
+            table.put([1], given)
+    with pytest.raises(ValueError, match="keys: no array can be made of what was given: .*inhomogeneous"):
+        table.get([[1], [2, 3]])
+    with pytest.raises(TypeError, match="keys: wants integers of dtype uint64, not ndarray"):
+        table.get([np.array(1, "u8"), np.array(2, "u8")])
