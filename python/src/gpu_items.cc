@@ -21,6 +21,7 @@
 #include "isotherm/gpu/common.h"
 #include "isotherm/status.h"
 #include "module.h"
+#include "one_process.h"
 
 namespace isotherm::python {
 namespace {
@@ -82,7 +83,7 @@ class GpuByteTable {
     options.pinned_item_memory = host_memory;
     options.evict = evict;
     const GilReleased released(GilReleased::worth_bytes);
-    items_ = gpu_part().make_items(options);
+    items_ = OfOneProcess(gpu_part().make_items(options));
   }
 
   uint64_t size() const { return stats().entries; }
@@ -278,7 +279,7 @@ class GpuByteTable {
     return array;
   }
 
-  std::unique_ptr<GpuItems> items_;
+  OfOneProcess<GpuItems> items_;
   std::atomic<uint64_t> room_{64};  // of a value, as seen
 };
 

@@ -3,6 +3,7 @@
 #include "module.h"
 
 #include "arrays.h"
+#include "one_process.h"
 
 namespace {
 
@@ -15,6 +16,9 @@ bool import_numpy() {
 
 NB_MODULE(_core, module) {
   if (!import_numpy()) throw nanobind::python_error();
+  // What threads and frames still have when the process ends is no leak.
+  nanobind::set_leak_warnings(false);
+  isotherm::python::count_forks();
   isotherm::python::add_table(module);
   isotherm::python::add_arrow(module);
   isotherm::python::add_store(module);

@@ -2,8 +2,7 @@
 //
 // Columns go through the store in batches of rows_per_batch, fewer where they would take more than
 // a 32nd of its cap, since what a batch lets go is not free before it ends. Behind each is a step
-// of upkeep. Requests of a pipeline are tuples (code, key, value, number, options, expiry); what a
-// code means is in `append_request`, and what it returns in `result_of`.
+// of upkeep.
 #include "isotherm/store.h"
 
 #include <algorithm>
@@ -13,6 +12,8 @@
 #include "byte_columns.h"
 #include "handle_pool.h"
 #include "module.h"
+#include "one_process.h"
+#include "store_requests.h"
 
 namespace isotherm::python {
 namespace {
@@ -25,78 +26,6 @@ struct StoreWorker {
   Handle handle;
   Batch batch;
 };
-
-enum class Code : uint8_t { get, put, erase, add, append, prepend, expire, get_item };
-
-void append_request(Batch& batch, nb::handle request) {
-  const auto field = [&](Py_ssize_t i) -> nb::handle {
-    PyObject* const item = PyTuple_GetItem(request.ptr(), i);
-    if (item == nullptr) throw nb::python_error();
-    return item;
-  };
-  const std::string_view key = bytes_of(field(1), "key");
-  const auto number = [&](Py_ssize_t i) -> int64_t {
-    const int64_t all = PyLong_AsLongLong(field(i).ptr());
-    if (all == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-    return all;
-  };
-  const auto value = [&] { return bytes_of(field(2), "value"); };
-  const auto options = static_cast<uint16_t>(number(4));
-  switch (static_cast<Code>(number(0))) {
-    case Code::get:
-    case Code::get_item:
-      batch.note(batch.get(key, options), number(0));
-      return;
-    case Code::put:
-      batch.put(key, value(), options, number(5), 0, static_cast<uint64_t>(number(3)));
-      return;
-    case Code::erase:
-      batch.erase(key, options, static_cast<uint64_t>(number(3)));
-      return;
-    case Code::add:
-      batch.add(key, number(3), options);
-      return;
-    case Code::append:
-      batch.append(key, value(), options);
-      return;
-    case Code::prepend:
-      batch.prepend(key, value(), options);
-      return;
-    case Code::expire:
-      batch.expire(key, number(5), options);
-      return;
-  }
-  throw nb::value_error("a request of unknown code");
-}
-
-nb::object bytes_object(std::string_view value) {
-  return checked(PyBytes_FromStringAndSize(value.data(), static_cast<Py_ssize_t>(value.size())));
-}
-
-// Bytes or None; an item or None; whether it was done; a number. An exception where a request
-// failed otherwise.
-nb::object result_of(const Batch& batch, Batch::Row row) {
-  const Reply& reply = batch.reply(row);
-  const Status status = reply.status.load(std::memory_order_acquire);
-  const bool ok = status == Status::ok;
-  if (!ok && status != Status::not_found && status != Status::condition_failed) {
-    return nb::module_::import_("isotherm._errors").attr("of_status")(static_cast<int>(status));
-  }
-  switch (batch.columns().op[row]) {
-    case Op::get:
-      if (!ok) return nb::none();
-      if (batch.columns().number[row] == static_cast<int64_t>(Code::get)) {
-        return bytes_object(reply.value());
-      }
-      return nb::make_tuple(bytes_object(reply.value()), reply.version, reply.expiry);
-    case Op::add:
-    case Op::append:
-    case Op::prepend:
-      return ok ? nb::cast(reply.number) : nb::none();
-    default:
-      return nb::bool_(ok);
-  }
-}
 
 constexpr uint64_t bytes_per_row = 64;  // about, beside key and value
 
@@ -111,13 +40,12 @@ EvictionPolicy policy_of(std::string_view name) {
 class ByteStore {
  public:
   ByteStore(uint64_t memory, std::string_view evict, uint64_t max_value_bytes)
-      : store_(options(memory, evict, max_value_bytes)),
-        most_batch_bytes_(memory != 0 ? memory / 32 : ~uint64_t{0}),
-        pool_(store_) {}
+      : shared_(std::make_unique<Shared>(options(memory, evict, max_value_bytes))),
+        most_batch_bytes_(memory != 0 ? memory / 32 : ~uint64_t{0}) {}
 
-  uint64_t size() const { return store_.size(); }
-  uint64_t memory() const { return store_.memory(); }
-  Store& store() { return store_; }
+  uint64_t size() const { return shared_->store.size(); }
+  uint64_t memory() const { return shared_->store.memory(); }
+  Store& store() { return shared_->store; }
 
   nb::object get_many(nb::handle keys_given) {
     const ByteColumn keys(keys_given, "keys");
@@ -236,7 +164,7 @@ class ByteStore {
     nb::object kept = checked(PySequence_Tuple(requests.ptr()));
     const size_t rows = nb::len(kept);
     nb::object results = checked(PyList_New(static_cast<Py_ssize_t>(rows)));
-    const Pool::Lease lease = Pool::Lease::with_gil(pool_);
+    const Pool::Lease lease = Pool::Lease::with_gil(shared_->pool);
     const Cleared batch(lease->batch);
     size_t part = 0;
     for (size_t from = 0; from < rows; from += part, look_for_signals()) {
@@ -266,7 +194,7 @@ class ByteStore {
   // (cursor to go on from, keys)
   nb::object scan(uint64_t cursor, uint64_t count) {
     std::vector<std::string> keys;
-    const Pool::Lease lease = Pool::Lease::with_gil(pool_);
+    const Pool::Lease lease = Pool::Lease::with_gil(shared_->pool);
     {
       const GilReleased released(GilReleased::worth_bytes);
       cursor =
@@ -278,19 +206,26 @@ class ByteStore {
   }
 
   void clear() {
-    const Pool::Lease lease = Pool::Lease::with_gil(pool_);
+    const Pool::Lease lease = Pool::Lease::with_gil(shared_->pool);
     const GilReleased released(GilReleased::worth_bytes);
     if (lease->handle.clear() != Status::ok) throw std::bad_alloc();
   }
 
   bool maintain() {
-    const Pool::Lease lease = Pool::Lease::with_gil(pool_);
+    const Pool::Lease lease = Pool::Lease::with_gil(shared_->pool);
     const GilReleased released(GilReleased::worth_bytes);
     return lease->handle.maintain();
   }
 
  private:
   using Pool = HandlePool<Store, StoreWorker>;
+
+  struct Shared {
+    explicit Shared(const Options& options) : store(options), pool(store) {}
+
+    Store store;
+    Pool pool;
+  };
 
   // A batch that is empty at the end, whatever was thrown.
   class Cleared {
@@ -355,7 +290,7 @@ class ByteStore {
   template <class Append, class Show>
   void each_reply(const ByteColumn& keys, const ByteColumn* values, Append&& append, Show&& show) {
     if (keys.size() == 0) return;
-    const Pool::Lease lease = Pool::Lease::with_gil(pool_);
+    const Pool::Lease lease = Pool::Lease::with_gil(shared_->pool);
     const Cleared batch(lease->batch);
     Part part;
     for (size_t from = 0; from < keys.size(); from += part.rows, look_for_signals()) {
@@ -394,15 +329,16 @@ class ByteStore {
     return statuses;
   }
 
-  Store store_;
+  OfOneProcess<Shared> shared_;
   const uint64_t most_batch_bytes_;
-  Pool pool_;
 };
+
+using SharedHandle = std::shared_ptr<OfOneProcess<Handle>>;
 
 // Requests that were started and are not waited for. It and the Submitter belong to one thread.
 class Submission {
  public:
-  Submission(std::shared_ptr<Handle> handle, nb::object requests)
+  Submission(SharedHandle handle, nb::object requests)
       : handle_(std::move(handle)), requests_(std::move(requests)) {
     const size_t rows = nb::len(requests_);
     for (size_t i = 0; i < rows; ++i) {
@@ -410,9 +346,9 @@ class Submission {
     }
   }
   ~Submission() {
-    if (started_ && !done()) {
+    if (started_ && !done() && !handle_->in_a_child()) {
       const GilReleased released(GilReleased::worth_bytes);
-      handle_->wait(batch_);
+      (*handle_)->wait(batch_);
     }
     batch_.clear();
   }
@@ -421,7 +357,7 @@ class Submission {
 
   bool start() {
     const GilReleased released(batch_.size() * 128);
-    started_ = handle_->start(batch_) == Status::ok;
+    started_ = (*handle_)->start(batch_) == Status::ok;
     return started_;
   }
   bool done() const {
@@ -438,7 +374,7 @@ class Submission {
   }
 
  private:
-  std::shared_ptr<Handle> handle_;
+  SharedHandle handle_;
   nb::object requests_;  // whose bytes the batch borrows
   Batch batch_;
   bool started_ = false;
@@ -446,7 +382,8 @@ class Submission {
 
 class Submitter {
  public:
-  explicit Submitter(ByteStore& store) : handle_(std::make_shared<Handle>(store.store())) {}
+  explicit Submitter(ByteStore& store)
+      : handle_(std::make_shared<OfOneProcess<Handle>>(std::make_unique<Handle>(store.store()))) {}
 
   // None where too many are under way: poll, and try again.
   nb::object start(nb::list requests) {
@@ -456,13 +393,13 @@ class Submitter {
     return nb::cast(std::move(submission));
   }
   uint32_t poll() {
-    const uint32_t under_way = handle_->poll();
-    handle_->maintain();
+    const uint32_t under_way = (*handle_)->poll();
+    (*handle_)->maintain();
     return under_way;
   }
 
  private:
-  std::shared_ptr<Handle> handle_;
+  SharedHandle handle_;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "gpu_loader.h"
 #include "isotherm/gpu/common.h"
 #include "module.h"
+#include "one_process.h"
 #include "value_kinds.h"
 
 namespace isotherm::python {
@@ -43,7 +44,7 @@ class Table {
     row_bytes_ = options.row_bytes;
     sum_ = options.sum;
     if (gpus.empty()) {
-      backend_ = make_host_backend(options);
+      backend_ = OfOneProcess(make_host_backend(options));
       return;
     }
     GpuTableOptions on_gpu;
@@ -58,7 +59,7 @@ class Table {
     on_gpu.host_memory = host_memory;
     on_gpu.expected_entries = expected;
     const GilReleased released(GilReleased::worth_bytes);
-    backend_ = make_gpu_backend(on_gpu);
+    backend_ = OfOneProcess(make_gpu_backend(on_gpu));
   }
 
   // On a GPU they wait for the calls before.
@@ -438,7 +439,7 @@ class Table {
   RowSum sum_ = nullptr;
   bool adds_on_gpu_ = false;
   RowScores evict_by_ = RowScores::none;
-  std::unique_ptr<Backend> backend_;
+  OfOneProcess<Backend> backend_;
 };
 
 }  // namespace
