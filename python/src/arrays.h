@@ -18,6 +18,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <numpy/arrayobject.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdint>
@@ -199,7 +200,9 @@ class Mask {
 };
 
 // Without the GIL, where the work is worth it: giving it up and taking it costs more than a few
-// rows.
+// rows. Behind the interpreter's end nobody gets the GIL again: Python before 3.14 unwinds a thread
+// that asks for it, through frames that would then end objects of Python without it. Such a thread
+// waits for the end of the process here, as it does in Python 3.14.
 class GilReleased {
  public:
   static constexpr size_t worth_bytes = 16 << 10;
@@ -207,7 +210,12 @@ class GilReleased {
   explicit GilReleased(size_t bytes)
       : state_(bytes >= worth_bytes ? PyEval_SaveThread() : nullptr) {}
   ~GilReleased() {
-    if (state_ != nullptr) PyEval_RestoreThread(state_);
+    if (state_ == nullptr) return;
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (...) {
+      while (true) pause();
+    }
   }
   GilReleased(const GilReleased&) = delete;
   GilReleased& operator=(const GilReleased&) = delete;

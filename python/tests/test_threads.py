@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -245,3 +246,38 @@ def test_memory_of_tables_and_calls_comes_back():
     for _ in range(12):
         once()
     assert resident() - before < 30 << 20  # a table takes 2.7 to 9 MB
+
+
+AT_THE_END = """
+import sys, threading
+import numpy as np
+from isotherm import Store, Table
+
+rows, strings, store = Table(value="f32[16]", device="cpu"), Table("bytes", "bytes", device="cpu"), Store()
+keys, values = np.arange(50_000, dtype="u8"), np.ones((50_000, 16), "f4")
+names = [b"%d" % key for key in range(20_000)]
+running = threading.Barrier(5)
+
+def work(*calls):
+    calls[0]()
+    running.wait()
+    while True:
+        for call in calls:
+            call()
+
+for calls in [(lambda: rows.put(keys, values), lambda: rows.get(keys)),
+              (lambda: store.put_many(names, names), lambda: store.get_many(names)),
+              (lambda: strings.put(names, names), lambda: list(strings.items())),
+              (lambda: rows.add(keys, values), lambda: list(rows.items()))]:
+    threading.Thread(target=work, args=calls, daemon=True).start()
+running.wait()
+if sys.argv[1] == "raise":
+    raise SystemExit(3)
+"""
+
+
+@pytest.mark.parametrize("how, status", [("end", 0), ("raise", 3)])
+def test_the_interpreter_ends_while_daemon_threads_are_in_calls(how, status):
+    for _ in range(3):
+        ended = subprocess.run([sys.executable, "-c", AT_THE_END, how], timeout=120, capture_output=True)
+        assert (ended.returncode, ended.stderr) == (status, b"")
