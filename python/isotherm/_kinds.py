@@ -15,6 +15,7 @@ from .table import Table, _FixedTable
 
 _LEAST_MEMORY = 1 << 20  # of a table on the CPU; its rows lie in pages beside
 _PAGE = 2 << 20
+_LEAST_GPU_STRINGS = 256 << 20  # of a table of byte strings on a GPU
 
 
 def make(key, value, device, expected, memory, host_memory, evict):
@@ -27,7 +28,10 @@ def make(key, value, device, expected, memory, host_memory, evict):
         gpus = _devices.parse(device, on_gpu=False)
         _check_host_memory(host_memory, gpus)
         if gpus:
-            core = _core._GpuItems(gpus, memory, host_memory, _evicts(evict))
+            try:
+                core = _core._GpuItems(gpus, memory, host_memory, _evicts(evict))
+            except MemoryError as error:
+                raise _no_room(error, memory, gpus, f"; byte strings need {_LEAST_GPU_STRINGS} bytes or more") from None
             return GpuBytesTable._over(core, key_dtype, kind, gpus)
         _check_expected(expected, 0, memory, evict)
         core = _core.Store(parse_store_memory(memory), str(evict or "noeviction"), 512 << 20)
@@ -49,12 +53,18 @@ def make(key, value, device, expected, memory, host_memory, evict):
         _core.FixedTable.__init__(made, key_dtype, kind[0], kind[1], memory, min(expected, 2**64 - 1),
                                   gpus, host_memory, evict_by)
     except MemoryError as error:
-        if str(error) != "std::bad_alloc":  # which says no more
-            raise
-        raise MemoryError(f"memory={memory}, expected={expected}: there is no room for such a table; "
-                          f"it needs about {needed + expected * 28} bytes, and rows") from None
+        much = f"; it needs about {needed + expected * 28} bytes, and rows" if not gpus or expected else ""
+        raise _no_room(error, memory, gpus, f" (expected={expected}){much}") from None
     made._gpus = gpus
     return made
+
+
+def _no_room(error, memory, gpus, more):
+    """The same error, in words where it has none."""
+    if str(error) != "std::bad_alloc":
+        return error
+    whose = f"memory={memory}" if memory else _devices.name_of(gpus) if gpus else "the machine"
+    return MemoryError(f"{whose}: there is no room for such a table{more}")
 
 
 def _check_expected(expected, row_bytes, memory, evict):

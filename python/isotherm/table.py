@@ -28,7 +28,7 @@ class Table:
             size, where there is one, and else the CPU. ``RuntimeError`` where there is no such GPU,
             no driver, or the package was built without its GPU part.
         expected: entries to make room for at once. The table grows beyond it by itself. ``MemoryError``
-            where a table of so many would be larger than ``memory``, or than the machine's memory.
+            where a table of so many on the CPU would be larger than ``memory``, or than the machine's memory.
         memory: bytes that the table may take, of each GPU's memory where it lies there, or a size
             such as ``"2gb"``; None: no cap. At the cap keys that are there can be written still (not
             those of ``"bytes"``), and new ones are refused: see ``put``.

@@ -98,3 +98,11 @@ def test_several_gpus_hold_rows_under_byte_strings():
     assert np.array_equal(values.numpy(), rows[::-1])
     table.add(names[:2] + names[:1], rows[1:4])
     assert np.array_equal(table[names[:2]], [rows[0] + rows[1] + rows[3], rows[1] + rows[2]])
+
+
+@pytest.mark.parametrize("gpus", ["cuda:0", ["cuda:0", "cuda:1"]])
+def test_too_little_memory_is_told_as_such(gpus):
+    with pytest.raises(MemoryError, match=r"^memory=1048576: there is no room for such a table \(expected=0\)$"):
+        Table(device=gpus, memory="1mb")
+    with pytest.raises((MemoryError, ValueError), match="268435456 bytes or more|256 MiB or more"):
+        Table("bytes", "bytes", device=gpus, memory="1mb")
