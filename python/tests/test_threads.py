@@ -251,12 +251,11 @@ def test_memory_of_tables_and_calls_comes_back():
 AT_THE_END = """
 import sys, threading
 import numpy as np
-from isotherm import Store, Table
+from isotherm import Table
 
-rows, strings, store = Table(value="f32[16]", device="cpu"), Table("bytes", "bytes", device="cpu"), Store()
+rows = Table(value="f32[16]", device="cpu")
 keys, values = np.arange(50_000, dtype="u8"), np.ones((50_000, 16), "f4")
-names = [b"%d" % key for key in range(20_000)]
-running = threading.Barrier(5)
+running = threading.Barrier(4)
 
 def work(*calls):
     calls[0]()
@@ -266,9 +265,8 @@ def work(*calls):
             call()
 
 for calls in [(lambda: rows.put(keys, values), lambda: rows.get(keys)),
-              (lambda: store.put_many(names, names), lambda: store.get_many(names)),
-              (lambda: strings.put(names, names), lambda: list(strings.items())),
-              (lambda: rows.add(keys, values), lambda: list(rows.items()))]:
+              (lambda: rows.add(keys, values), lambda: rows.contains(keys)),
+              (lambda: rows.erase(keys[:9000]), lambda: rows.put(keys, values))]:
     threading.Thread(target=work, args=calls, daemon=True).start()
 running.wait()
 if sys.argv[1] == "raise":
