@@ -313,7 +313,7 @@ TEST(MemcachedParser, WhatClosesTheConnection) {
   EXPECT_FALSE(connection.parser.closing());
   connection.feed("y");
   EXPECT_TRUE(connection.parser.closing());
-  EXPECT_EQ(connection.trace.size(), 1u);
+  EXPECT_EQ(connection.trace.answers.size(), 1u);
 }
 
 TEST(MemcachedParser, TheBinaryProtocolIsKnownAtTheBeginningOnly) {
