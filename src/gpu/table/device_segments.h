@@ -131,7 +131,6 @@ class DeviceSegments {
   // Splits until `entries` fit, or no memory is left. The table is this stream's alone; `table` has
   // the stock that spare lines go to.
   void grow(uint64_t entries, TableView table, Stream stream) {
-    reserve_at_once(entries);
     for (bool more = true; more;) {
       table.index = view();
       more = split_all(entries, table, stream);
@@ -257,35 +256,14 @@ class DeviceSegments {
     plan({nullptr, segment.prefix << 1 | 1, segment.depth + 1}, entries, wanted);
   }
 
-  // How many segments one becomes.
-  uint64_t parts_of(const Segment& segment, double entries) const {
-    if (!splits(segment, entries)) return 1;
-    const Segment lower{nullptr, segment.prefix << 1, segment.depth + 1};
-    const Segment upper{nullptr, segment.prefix << 1 | 1, segment.depth + 1};
-    return parts_of(lower, entries) + parts_of(upper, entries);
-  }
-  // Splits of a round. What it empties the next one takes, so that little is left over behind the
-  // last.
-  static uint64_t most_splits(uint64_t segments) {
-    return std::clamp<uint64_t>(segments / 16, 8, most_jobs);
-  }
-  // Takes what all splits up to so many entries need by one allocation, since each takes some 60
-  // µs. Where memory is short for that, splits take what they need by themselves.
-  void reserve_at_once(uint64_t entries) {
-    uint64_t wanted = 0;
-    for (const Segment& segment : segments_) {
-      if (!absent(segment)) wanted += parts_of(segment, whole(entries)) - 1;
-    }
-    if (wanted != 0) reserve(wanted + std::min(wanted, most_splits(segments_.size() + wanted)));
-  }
-
   // One round: true where there may be more to split.
   bool split_all(uint64_t entries, const TableView& table, Stream stream) {
     std::vector<SplitJob> jobs;
     std::vector<Segment> after;
     std::vector<Bucket*> emptied;
     bool memory_left = true;
-    const uint64_t most = most_splits(segments_.size());
+    // What a round empties the next one takes, so that little is left over behind the last.
+    const uint64_t most = std::clamp<uint64_t>(segments_.size() / 16, 8, most_jobs);
     for (const Segment& segment : segments_) {
       const bool wanted = !absent(segment) && splits(segment, whole(entries)) && jobs.size() < most;
       if (wanted && memory_left) memory_left = reserve(2);
