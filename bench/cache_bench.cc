@@ -302,8 +302,8 @@ int main(int argc, char** argv) {
   std::string what = "both";
   uint64_t entries = 4'000'000;
   ProgramFlags flags("Indexes of a fixed size: rates, bytes an entry and hit rates.");
-  flags.add_option("what", what)->check(CLI::IsMember({"both", "speed", "hits", "stores"}));
-  flags.add_option("entries", entries)->check(CLI::Range(uint64_t{1000}, uint64_t{1} << 40));
+  flags.add("what", what).one_of({"both", "speed", "hits", "stores"});
+  flags.add("entries", entries).between(1000, uint64_t{1} << 40);
   flags.take(argc, argv);
   print_environment("cache_bench");
   if (what == "stores") {

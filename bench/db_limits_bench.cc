@@ -294,16 +294,16 @@ void run_all(const Wanted& wanted, const std::string& folder) {
 
 void take_flags(int argc, char** argv, Wanted& wanted) {
   ProgramFlags flags("A Db beside RocksDB, tuned: transactions of millions, and starts.");
-  flags.add_option("--records", wanted.records, "that are there before");
-  flags.add_option("--transaction", wanted.transaction, "operations, half of them reads");
-  flags.add_option("--group", wanted.group, "records that are put together");
-  flags.add_option("--memory", wanted.memory, "MiB");
-  flags.add_option("--rounds", wanted.rounds);
-  flags.add_option("--spread", wanted.spread, "times the records, of which keys are drawn");
-  flags.add_option("--threads", wanted.threads, "of the row batched; 0: those of the machine");
-  flags.add_option("--rows-a-call", wanted.rows_a_call, "of the row batched");
-  flags.add_option("--folder", wanted.folder);
-  flags.add_option("--rows", wanted.rows);
+  flags.add("--records", wanted.records, "that are there before");
+  flags.add("--transaction", wanted.transaction, "operations, half of them reads");
+  flags.add("--group", wanted.group, "records that are put together");
+  flags.add("--memory", wanted.memory, "MiB");
+  flags.add("--rounds", wanted.rounds);
+  flags.add("--spread", wanted.spread, "times the records, of which keys are drawn");
+  flags.add("--threads", wanted.threads, "of the row batched; 0: those of the machine");
+  flags.add("--rows-a-call", wanted.rows_a_call, "of the row batched");
+  flags.add("--folder", wanted.folder);
+  flags.add("--rows", wanted.rows);
   flags.take(argc, argv);
 }
 

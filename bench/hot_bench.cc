@@ -393,16 +393,16 @@ HotOptions parse(int argc, char** argv) {
   HotOptions options;
   std::string figure;
   ProgramFlags flags("The retrieval loop of EKRM: the fast part before the line index.");
-  flags.add_option("--keys", options.keys)->check(CLI::Range(uint64_t{1}, (uint64_t{1} << 31) - 1));
-  flags.add_option("--accesses", options.accesses, "of each load");
-  flags.add_option("--value", options.value_bytes, "bytes")->check(CLI::Range(8, 65535));
-  auto* const memory = flags.add_list("--memory", options.memory, "of 32 bytes a key, multiples");
-  flags.add_list("--loads", options.loads, "");
-  auto* const tables = flags.add_list("--tables", options.tables, "");
-  flags.add_option("--preset", figure, "a figure of the paper, in the place of the two")
-      ->check(CLI::IsMember({"ekrm-5", "ekrm-7", "ekrm-8"}))
-      ->excludes(memory)
-      ->excludes(tables);
+  flags.add("--keys", options.keys).between(1, (uint64_t{1} << 31) - 1);
+  flags.add("--accesses", options.accesses, "of each load");
+  flags.add("--value", options.value_bytes, "bytes").between(8, 65535);
+  const auto memory = flags.add_list("--memory", options.memory, "of 32 bytes a key, multiples");
+  flags.add_list("--loads", options.loads);
+  const auto tables = flags.add_list("--tables", options.tables);
+  flags.add("--preset", figure, "a figure of the paper, in the place of the two")
+      .one_of({"ekrm-5", "ekrm-7", "ekrm-8"})
+      .excludes(memory)
+      .excludes(tables);
   flags.take(argc, argv);
   if (!figure.empty()) apply_figure(figure, options);
   return options;

@@ -244,16 +244,16 @@ int main(int argc, char** argv) {
   Options options;
   std::vector<std::string> names;
   isotherm::bench::ProgramFlags flags("Processor time of servers per read of memcached clients.");
-  flags.add_flag("--tcp", options.tcp, "instead of UDP");
-  flags.add_flag("--mg", options.mg, "instead of get");
-  flags.add_option("--clients", options.clients);
-  flags.add_option("--window", options.window, "requests of a client without a reply yet");
-  flags.add_option("--burst", options.burst, "requests that are sent together");
-  flags.add_option("--rounds", options.rounds);
-  flags.add_option("--seconds", options.seconds);
-  flags.add_option("--keys", options.keys);
-  flags.add_option("--value-size", options.value_bytes, "bytes");
-  flags.add_option("servers", names, "NAME=PORT:PID each")->required();
+  flags.add("--tcp", options.tcp, "instead of UDP");
+  flags.add("--mg", options.mg, "instead of get");
+  flags.add("--clients", options.clients);
+  flags.add("--window", options.window, "requests of a client without a reply yet");
+  flags.add("--burst", options.burst, "requests that are sent together");
+  flags.add("--rounds", options.rounds);
+  flags.add("--seconds", options.seconds);
+  flags.add("--keys", options.keys);
+  flags.add("--value-size", options.value_bytes, "bytes");
+  flags.add_rest("servers", names, "NAME=PORT:PID each").required();
   flags.take(argc, argv);
   std::vector<Server> servers;
   for (const std::string& word : names) {

@@ -1,33 +1,54 @@
 // ProgramFlags: the flags of a small benchmark program. --help shows them with what they are where
 // they are not given; what is unknown, or cannot be meant, ends the program.
+//
+// CLI11, which takes seconds to compile, is behind it.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <cstdlib>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
 namespace isotherm::bench {
 
-class ProgramFlags : public CLI::App {
+class ProgramFlags {
  public:
-  explicit ProgramFlags(const std::string& what) : CLI::App(what) {
-    option_defaults()->always_capture_default();
-  }
+  // What one may be.
+  class Flag {
+   public:
+    explicit Flag(CLI::Option& option) : option_(option) {}
 
+    Flag between(uint64_t low, uint64_t high) const;
+    Flag one_of(const std::vector<std::string>& values) const;
+    Flag required() const;
+    Flag excludes(const Flag& other) const;
+
+   private:
+    CLI::Option& option_;
+  };
+
+  explicit ProgramFlags(const std::string& what);
+  ~ProgramFlags();
+
+  // A name without "--" is that of an argument. T: numbers and std::string.
+  template <class T>
+  Flag add(const std::string& name, T& to, const std::string& what = "");
+  Flag add(const std::string& name, bool& to, const std::string& what);
   // With commas between them.
   template <class T>
-  CLI::Option* add_list(const std::string& name, std::vector<T>& to, const std::string& what) {
-    return add_option(name, to, what)->delimiter(',');
-  }
+  Flag add_list(const std::string& name, std::vector<T>& to, const std::string& what = "");
+  // As many arguments as there are.
+  Flag add_rest(const std::string& name, std::vector<std::string>& to, const std::string& what);
 
-  void take(int argc, char** argv) {
-    try {
-      parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      std::exit(exit(error));
-    }
-  }
+  void take(int argc, char** argv);
+
+ private:
+  std::unique_ptr<CLI::App> app_;
 };
 
 // Of a program that takes a number alone.
@@ -35,7 +56,7 @@ template <class T>
 T take_number(int argc, char** argv, const std::string& what, const std::string& name,
               T if_not_given) {
   ProgramFlags flags(what);
-  flags.add_option(name, if_not_given)->check(CLI::PositiveNumber);
+  flags.add(name, if_not_given).between(1, T{0} - T{1});
   flags.take(argc, argv);
   return if_not_given;
 }

@@ -146,10 +146,10 @@ int main(int argc, char** argv) {
   using namespace isotherm::bench;
   ChangeOptions options;
   ProgramFlags flags("What a change of all hot keys does to latency.");
-  flags.add_option("--keys", options.keys);
-  flags.add_option("--theta", options.theta);
-  flags.add_option("--seconds", options.seconds, "before the change, and behind it");
-  flags.add_option("--window", options.window_ms, "milliseconds, of a line");
+  flags.add("--keys", options.keys);
+  flags.add("--theta", options.theta);
+  flags.add("--seconds", options.seconds, "before the change, and behind it");
+  flags.add("--window", options.window_ms, "milliseconds, of a line");
   flags.take(argc, argv);
   return run(options);
 }

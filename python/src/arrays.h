@@ -25,6 +25,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "one_process.h"
+
 namespace isotherm::python {
 
 namespace nb = nanobind;
@@ -207,8 +209,11 @@ class GilReleased {
  public:
   static constexpr size_t worth_bytes = 16 << 10;
 
-  explicit GilReleased(size_t bytes)
-      : state_(bytes >= worth_bytes ? PyEval_SaveThread() : nullptr) {}
+  explicit GilReleased(size_t bytes) {
+    if (bytes < worth_bytes) return;
+    calls_without_gil.fetch_add(1, std::memory_order_relaxed);
+    state_ = PyEval_SaveThread();
+  }
   ~GilReleased() {
     if (state_ == nullptr) return;
     try {
@@ -216,12 +221,13 @@ class GilReleased {
     } catch (...) {
       while (true) pause();
     }
+    calls_without_gil.fetch_sub(1, std::memory_order_relaxed);
   }
   GilReleased(const GilReleased&) = delete;
   GilReleased& operator=(const GilReleased&) = delete;
 
  private:
-  PyThreadState* const state_;
+  PyThreadState* state_ = nullptr;
 };
 
 }  // namespace isotherm::python

@@ -44,7 +44,7 @@ class Table {
     row_bytes_ = options.row_bytes;
     sum_ = options.sum;
     if (gpus.empty()) {
-      backend_ = OfOneProcess(make_host_backend(options));
+      backend_ = OfOneProcess(make_host_backend(options), ReadInChildren());
       return;
     }
     GpuTableOptions on_gpu;
@@ -65,7 +65,7 @@ class Table {
   // On a GPU they wait for the calls before.
   uint64_t size() const {
     const GilReleased released(least_work());
-    return backend_->size();
+    return backend_.to_read().size();
   }
   uint64_t memory() const {
     const GilReleased released(least_work());
@@ -242,7 +242,7 @@ class Table {
     std::vector<char> rows;
     {
       const GilReleased released(GilReleased::worth_bytes);
-      cursor = backend_->scan(cursor, count, [&](uint64_t key, const void* row) {
+      cursor = backend_.to_read().scan(cursor, count, [&](uint64_t key, const void* row) {
         keys.push_back(key);
         const auto* const from = static_cast<const char*>(row);
         rows.insert(rows.end(), from, from + row_bytes_);
@@ -323,7 +323,9 @@ class Table {
     throw nb::value_error("no verb of that name");
   }
   // Calls on a GPU may wait for others.
-  size_t least_work() const { return backend_->gpu() != nullptr ? GilReleased::worth_bytes : 0; }
+  size_t least_work() const {
+    return backend_.to_read().gpu() != nullptr ? GilReleased::worth_bytes : 0;
+  }
 
   Keys keys_of(nb::handle given) const { return Keys(given, key_dtype_, signed_); }
   Values values_of(const Keys& keys, nb::handle given, const char* name) const {
@@ -353,7 +355,7 @@ class Table {
   template <class RunSlice>
   void in_slices(size_t count, const RunSlice& run_slice) {
     constexpr size_t most_rows = 1 << 18;
-    const size_t most = backend_->gpu() == nullptr ? most_rows : count;
+    const size_t most = backend_.to_read().gpu() == nullptr ? most_rows : count;
     for (size_t from = 0; from < count; from += most) {
       if (from != 0) look_for_signals();
       const size_t rows = std::min(most, count - from);
@@ -365,7 +367,8 @@ class Table {
   uint64_t find(const Keys& keys, void* rows, uint8_t* found) {
     uint64_t all = 0;
     in_slices(keys.count(), [&](size_t from, size_t count) {
-      all += backend_->get(keys.data() + from, count, row_at(rows, from, row_bytes_), found + from);
+      all += backend_.to_read().get(keys.data() + from, count, row_at(rows, from, row_bytes_),
+                                    found + from);
     });
     return all;
   }

@@ -263,7 +263,8 @@ struct Command {
 
 // The whole table, sorted as it is shown.
 std::span<const Command> command_table();
-// Words that are run as commands, but are not shown and not counted: those of web browsers.
+// Words that are run as commands, but are not shown and not counted: those of web browsers, and of
+// clients that take the server for a part of a cluster.
 std::span<const Command> unlisted_commands();
 // Finds a command, its name in any case; null: there is none.
 const Command* find_command(std::string_view name);

@@ -391,12 +391,24 @@ constexpr Command commands[] = {
 };
 
 constexpr Command unlisted[] = {
+    {"asking", 1, fast | in_connection, 0, 0, 0,
+     handlers::refuse_cluster, "", "",
+     "3.0.0", "cluster", "Refuses a client of a cluster."},
+    {"cluster", -2, stale, 0, 0, 0,
+     handlers::refuse_cluster, "", "",
+     "3.0.0", "cluster", "Refuses a client of a cluster."},
     {"host:", -1, loading | stale | in_connection, 0, 0, 0,
      handlers::close_at_once, "", "",
      "1.0.0", "connection", "Refuses a web browser."},
     {"post", -1, loading | stale | in_connection, 0, 0, 0,
      handlers::close_at_once, "", "",
      "1.0.0", "connection", "Refuses a web browser."},
+    {"readonly", 1, loading | stale | fast | in_connection, 0, 0, 0,
+     handlers::refuse_cluster, "", "",
+     "3.0.0", "cluster", "Refuses a client of a cluster."},
+    {"readwrite", 1, loading | stale | fast | in_connection, 0, 0, 0,
+     handlers::refuse_cluster, "", "",
+     "3.0.0", "cluster", "Refuses a client of a cluster."},
 };
 // clang-format on
 

@@ -60,6 +60,7 @@ void bgrewriteaof(Call& call);
 void memory_purge(Call& call);
 void memory_usage(Call& call);
 void lolwut(Call& call);
+void refuse_cluster(Call& call);
 void dbsize(Call& call);
 void flushall(Call& call);
 void flushdb(Call& call);

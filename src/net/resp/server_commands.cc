@@ -93,5 +93,7 @@ void lolwut(Call& call) {
   call.answer_owned(encode_verbatim, "Redis ver. " + std::string(redis_version) + "\n");
 }
 
+void refuse_cluster(Call& call) { call.error("ERR This instance has cluster support disabled"); }
+
 }  // namespace handlers
 }  // namespace isotherm::net
