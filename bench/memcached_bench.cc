@@ -244,8 +244,8 @@ int main(int argc, char** argv) {
   Options options;
   std::vector<std::string> names;
   isotherm::bench::ProgramFlags flags("Processor time of servers per read of memcached clients.");
-  flags.add("--tcp", options.tcp, "instead of UDP");
-  flags.add("--mg", options.mg, "instead of get");
+  flags.add_switch("--tcp", options.tcp, "instead of UDP");
+  flags.add_switch("--mg", options.mg, "instead of get");
   flags.add("--clients", options.clients);
   flags.add("--window", options.window, "requests of a client without a reply yet");
   flags.add("--burst", options.burst, "requests that are sent together");

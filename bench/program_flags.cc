@@ -31,7 +31,8 @@ template <class T>
 ProgramFlags::Flag ProgramFlags::add(const std::string& name, T& to, const std::string& what) {
   return Flag(*app_->add_option(name, to, what));
 }
-ProgramFlags::Flag ProgramFlags::add(const std::string& name, bool& to, const std::string& what) {
+ProgramFlags::Flag ProgramFlags::add_switch(const std::string& name, bool& to,
+                                            const std::string& what) {
   return Flag(*app_->add_flag(name, to, what));
 }
 template <class T>
@@ -53,6 +54,7 @@ void ProgramFlags::take(int argc, char** argv) {
 }
 
 using Flags = ProgramFlags;
+template Flags::Flag Flags::add(const std::string&, bool&, const std::string&);
 template Flags::Flag Flags::add(const std::string&, int&, const std::string&);
 template Flags::Flag Flags::add(const std::string&, uint32_t&, const std::string&);
 template Flags::Flag Flags::add(const std::string&, uint64_t&, const std::string&);

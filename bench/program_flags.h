@@ -35,10 +35,11 @@ class ProgramFlags {
   explicit ProgramFlags(const std::string& what);
   ~ProgramFlags();
 
-  // A name without "--" is that of an argument. T: numbers and std::string.
+  // A name without "--" is that of an argument. T: numbers, std::string, and bool, given as 0 or 1.
   template <class T>
   Flag add(const std::string& name, T& to, const std::string& what = "");
-  Flag add(const std::string& name, bool& to, const std::string& what);
+  // True where it is there.
+  Flag add_switch(const std::string& name, bool& to, const std::string& what);
   // With commas between them.
   template <class T>
   Flag add_list(const std::string& name, std::vector<T>& to, const std::string& what = "");
