@@ -229,6 +229,7 @@ void EngineState::use_items(const ItemTierMaker& make_items, bool required) {
       its.evicts = options.maxmemory_policy != EvictionPolicy::noeviction;
       its.most_rest = cap == 0 ? 0 : share_of(cap, 8, 64 << 10, cap);
       its.most_kept = share_of(cap, 32, 64 << 10, 64 << 20);
+      its.read_columns = share_of(cap, 64, 64 << 10, 4 << 20);
       its.now_ms = [this] { return clock.now_ms(); };
       auto tier = make_items({options.gpu_items, its.evicts, draw_seed()});
       return std::make_unique<DeviceFiles>(std::move(tier), std::move(its));

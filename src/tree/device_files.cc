@@ -23,7 +23,7 @@ constexpr size_t ahead = 16;  // entries whose bytes are on their way
 }  // namespace
 
 DeviceFiles::DeviceFiles(std::unique_ptr<ItemTier> tier, DeviceFilesOptions options)
-    : tier_(std::move(tier)), options_(std::move(options)) {}
+    : tier_(std::move(tier)), options_(std::move(options)), gets_(*this, options_.read_columns) {}
 
 std::string_view DeviceFiles::device_key(uint32_t database, std::string_view key, std::string& to) {
   if (is_plain(database, key)) return key;
@@ -132,22 +132,39 @@ TreeFiles::Glance DeviceFiles::glance(std::string_view key, std::string& value) 
 
 void DeviceFiles::read(std::span<const std::string_view> keys, TreeRead* reads) {
   using enum TreeRead::State;
-  ByteColumn column;
+  std::vector<std::string_view> there;
   std::vector<size_t> asked;
-  std::string device_key;
   for (size_t i = 0; i < keys.size(); ++i) {
     reads[i].state = absent;
     const Glance glanced = glance(keys[i], reads[i].value);
     if (glanced == Glance::found) reads[i].state = found;
     if (glanced != Glance::maybe || keys[i].size() > gpu::max_item_key_bytes) continue;
-    put_device_key(keys[i], device_key);
-    column.add(device_key);
+    there.push_back(keys[i]);
     asked.push_back(i);
   }
-  for (size_t first = 0; first < asked.size();) {
+  std::vector<TreeRead> direct(there.size());
+  std::vector<size_t> left;
+  size_t at = 0;
+  const bool worked = use([&](ItemTier&) {
+    try {
+      at = gets_.read(there, direct.data(), left);
+    } catch (const std::bad_alloc&) {
+      left.clear();
+    }
+  });
+  if (!worked) return;
+  for (size_t i = 0; i < at; ++i) reads[asked[i]] = std::move(direct[i]);
+  for (size_t i = at; i < there.size(); ++i) left.push_back(i);
+  ByteColumn column;
+  std::string device_key;
+  for (const size_t i : left) {
+    put_device_key(there[i], device_key);
+    column.add(device_key);
+  }
+  for (size_t first = 0; first < left.size();) {
     const size_t some =
         read_records(column, first, read_bytes_at_once, [&](size_t row, std::string&& record) {
-          TreeRead& read = reads[asked[row]];
+          TreeRead& read = reads[asked[left[row]]];
           if (record.empty()) return;
           read.state = found;
           read.value = std::move(record);
@@ -415,7 +432,8 @@ std::shared_ptr<DeviceMoment> DeviceFiles::moment() {
 
 uint64_t DeviceFiles::memory() {
   const auto its = moment();
-  return rest_bytes_.load(std::memory_order_relaxed) + (its != nullptr ? its->bytes() : 0);
+  return rest_bytes_.load(std::memory_order_relaxed) + gets_.bytes() +
+         (its != nullptr ? its->bytes() : 0);
 }
 
 std::unique_ptr<TreeView> DeviceFiles::view(bool /*sorted*/) {

@@ -43,15 +43,17 @@
 #include "isotherm/gpu/common.h"
 #include "tree/device_columns.h"
 #include "tree/device_moment.h"
+#include "tree/direct_reads.h"
 #include "tree/tree_files.h"
 
 namespace isotherm {
 
 struct DeviceFilesOptions {
-  bool evicts = false;            // as the tier does
-  uint64_t most_rest = 0;         // bytes of host memory; 0: no bound
-  uint64_t most_kept = 64 << 20;  // of host memory, for a moment
-  size_t rows_at_once = 1 << 14;  // of one call that writes
+  bool evicts = false;              // as the tier does
+  uint64_t most_rest = 0;           // bytes of host memory; 0: no bound
+  uint64_t most_kept = 64 << 20;    // of host memory, for a moment
+  size_t rows_at_once = 1 << 14;    // of one call that writes
+  uint64_t read_columns = 4 << 20;  // bytes of columns for reads
   std::function<int64_t()> now_ms;
 };
 
@@ -134,6 +136,7 @@ class DeviceFiles final : public TreeFiles {
 
   const std::unique_ptr<ItemTier> tier_;
   const DeviceFilesOptions options_;
+  DirectReads gets_;
   std::atomic<bool> lost_{false};
   std::atomic<bool> any_{false};   // something was put on the device
   std::atomic<int64_t> items_{0};  // there, but for those that expired or were evicted

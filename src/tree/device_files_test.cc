@@ -206,13 +206,47 @@ TEST(DeviceFiles, AMomentIsShownWhileAThreadWrites) {
   EXPECT_EQ(shown, before);
   walk.reset();
   writer.join();
+  EXPECT_LE(files.memory(), 2 * 65'535u);
   std::vector<TreeRead> reads(2);
   const std::string keys_read[] = {numbered_tree_key(1), long_key};
   const std::string_view asked[] = {keys_read[0], keys_read[1]};
   files.read(asked, reads.data());
   EXPECT_EQ(text_of(reads[0].value), "later");
   EXPECT_EQ(text_of(reads[1].value), "later");
-  EXPECT_LE(files.memory(), 2 * 65'535u);
+}
+
+// Reads whose values are short and long, of keys that are there, that are not, and that are too
+// long for the device; in columns that have room for some of them, or for none.
+TEST(DeviceFiles, ValuesOfAllLengthsAreRead) {
+  for (const uint64_t columns : {0, 40'000, 4 << 20}) {
+    FakeDevice device(5, uint64_t{1} << 28);
+    DeviceFilesOptions options = options_of(0);
+    options.read_columns = columns;
+    DeviceFiles files(fake_item_tier_maker(device)({8 << 20, false, 1}), std::move(options));
+    std::map<std::string, std::string> texts;
+    for (int i = 0; i < 40; ++i) {
+      const size_t bytes = i % 10 == 9 ? 5'000 : static_cast<size_t>(i) * 30 + 1;
+      texts[numbered_tree_key(i)] = std::string(bytes, static_cast<char>('a' + i % 26));
+    }
+    std::string long_key;
+    TreeRecord::put_key(1, std::string(65'535, 'k'), long_key);
+    texts[long_key] = "of a long key";
+    for (const auto& [key, text] : texts) write(files, key, text);
+    for (int i = 40; i < 50; ++i) texts[numbered_tree_key(i)] = "";
+    std::vector<std::string_view> asked;
+    for (const auto& [key, text] : texts) asked.push_back(key);
+    for (int round = 0; round < 5; ++round) {
+      std::vector<TreeRead> reads(asked.size());
+      files.read(asked, reads.data());
+      for (size_t i = 0; i < asked.size(); ++i) {
+        const std::string& text = texts[std::string(asked[i])];
+        const bool found = reads[i].state == TreeRead::State::found;
+        ASSERT_EQ(found, !text.empty()) << i;
+        ASSERT_EQ(found ? text_of(reads[i].value) : "", text) << i;
+      }
+    }
+    EXPECT_LE(files.memory(), columns + 2 * 65'536u);
+  }
 }
 
 // Who writes does not wait for a walk that nobody goes on with.

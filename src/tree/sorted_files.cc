@@ -69,7 +69,7 @@ SortedFiles::SortedFiles(std::unique_ptr<TreeFiles> files, const SortedTierMaker
     : files_(std::move(files)),
       tier_(make({bytes, front_of(*files_), TreeRecord::has_expiry, TreeRecord::expiry_at,
                   std::move(now_ms)})),
-      gets_(*tier_) {
+      gets_(*this, read_columns) {
   const std::string problem = copy(first_of_all, end_of_all, false);
   if (!problem.empty()) throw TreeError(problem);
 }
@@ -186,63 +186,22 @@ std::unique_ptr<DirectRanges> SortedFiles::make_ranges(const RangeShape& shape) 
   return direct_counts() ? tier_->make_ranges(shape) : nullptr;
 }
 
-// How many were looked at; those that it does not show go to `left`.
-size_t SortedFiles::read_there(std::span<const std::string_view> keys, TreeRead* reads,
-                               std::vector<size_t>& left) {
-  const auto lent = direct_counts() ? gets_.lend(true) : nullptr;
-  if (lent == nullptr) return 0;
-  DirectGets& gets = lent->columns();
-  const DirectColumns& columns = gets.columns();
-  const DirectShape& shape = gets.shape();
-  std::string text;
-  uint32_t at = 0;
-  size_t rows = 0;
-  for (; rows < std::min<size_t>(keys.size(), shape.rows); ++rows) {
-    const std::string_view key = DeviceFiles::device_key(
-        TreeRecord::database_of(keys[rows]), keys[rows].substr(TreeRecord::prefix_bytes), text);
-    if (key.size() > shape.key_room - at) break;
-    copy_bytes(columns.keys + at, key.data(), key.size());
-    at += static_cast<uint32_t>(key.size());
-    columns.key_ends[rows + 1] = at;
-  }
-  if (rows != 0) {
-    gets.start(static_cast<uint32_t>(rows));
-    gets.wait();
-  }
-  const bool counts = direct_counts();
-  for (size_t row = 0; row < rows && counts; ++row) {
-    const char* const slot = columns.replies + row * shape.stride;
-    DirectHead head;
-    std::memcpy(&head, slot, sizeof head);
-    if (head.bytes == DirectHead::too_long) {
-      left.push_back(row);
-      continue;
-    }
-    const bool found = head.bytes != DirectHead::absent;
-    reads[row].state = found ? TreeRead::State::found : TreeRead::State::absent;
-    if (!found) continue;
-    reads[row].value.assign(1, static_cast<char>(head.flags));
-    reads[row].value.append(slot + sizeof head, head.bytes);
-  }
-  reads_.fetch_add(counts ? rows : 0, std::memory_order_relaxed);
-  return counts ? rows : 0;
-}
-
 void SortedFiles::read(std::span<const std::string_view> keys, TreeRead* reads) {
   std::vector<size_t> left;
   size_t at = 0;
   try {
-    while (at < keys.size()) {
-      const size_t first = left.size();
-      const size_t some = read_there(keys.subspan(at), reads + at, left);
-      for (size_t i = first; i < left.size(); ++i) left[i] += at;
-      if (some == 0) break;
-      at += some;
+    if (direct_counts()) at = gets_.read(keys, reads, left);
+    if (!direct_counts()) {
+      at = 0;
+      left.clear();
     }
   } catch (const DeviceError& error) {
     give_up(error.what());
+    left.clear();
   } catch (const std::bad_alloc&) {
+    left.clear();
   }
+  reads_.fetch_add(at - left.size(), std::memory_order_relaxed);
   for (const size_t row : left) files_->read(keys.subspan(row, 1), reads + row);
   if (at < keys.size()) files_->read(keys.subspan(at), reads + at);
 }

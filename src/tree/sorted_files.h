@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "gpu/store/sorted_tier.h"
-#include "tree/column_pool.h"
+#include "tree/direct_reads.h"
 #include "tree/tree_files.h"
 
 namespace isotherm {
@@ -62,29 +62,18 @@ class SortedFiles final : public TreeFiles {
   uint64_t keys() override { return files_->keys(); }
 
  private:
+  static constexpr uint64_t read_columns = 4 << 20;  // bytes
+
   class View;
-  // As many as there are readers.
-  class Gets final : public ColumnPool<DirectGets> {
-   public:
-    explicit Gets(SortedTier& tier) : ColumnPool(~uint64_t{0}), tier_(tier) {}
-
-   private:
-    uint64_t wanted_bytes() override { return 0; }
-    std::unique_ptr<DirectGets> make() override { return tier_.make_direct({512, 512 * 64, 256}); }
-
-    SortedTier& tier_;
-  };
 
   std::string copy(std::string_view first, std::string_view end, bool erases);
   void put(std::span<const TreeEntry> entries);
   void give_up(const std::string& why);
   void clear();
-  size_t read_there(std::span<const std::string_view> keys, TreeRead* reads,
-                    std::vector<size_t>& left);
 
   const std::unique_ptr<TreeFiles> files_;
   const std::unique_ptr<SortedTier> tier_;
-  Gets gets_;
+  DirectReads gets_;
   std::atomic<bool> given_up_{false};
   std::atomic<uint64_t> reads_{0};
   std::mutex mutex_;  // of what follows

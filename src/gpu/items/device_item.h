@@ -218,11 +218,19 @@ struct KeyView {
   const char* data;
   uint64_t bytes;
   ByteRange readable;
+  Pair start{};  // the first unit, where it is held
+  bool holds_start = false;
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static KeyView of(const BytesView& keys, uint32_t row) {
     return {keys.data(row), keys.size(row), keys.readable()};
   }
+  // Reads the first unit once for all, of a key that is far away.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void hold_start() {
+    if (bytes != 0) start = unit(0);
+    holds_start = true;
+  }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE Pair unit(uint64_t number) const {
+    if (holds_start && number == 0) return start;
     const uint64_t left = bytes - number * unit_bytes;
     const auto some = static_cast<uint32_t>(left < unit_bytes ? left : unit_bytes);
     return load_unit(data + number * unit_bytes, some, readable);

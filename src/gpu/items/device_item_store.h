@@ -78,6 +78,9 @@ class DeviceItemStore {
     return ended;
   }
 
+  // The device has failed beside the calls.
+  void lose() { context_.lose(); }
+
   // Adds at least `wanted` items, whole lines of the index from `bound` on, to `to`, and returns
   // the bound to go on from; 0 at the end. What is there from the first step to the last is shown
   // at least once, expired or not.

@@ -33,10 +33,12 @@ struct DirectDelivery {
   char* replies = nullptr;
   uint32_t stride = 0;
 
-  // The replies of a warp's lanes, where `mine`; `first`: the row of lane 0. All lanes call.
+  // The replies of a warp's lanes, where `mine`; `first`: the row of lane 0. Each row has 2^spread
+  // lanes. All lanes call.
   template <class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void deliver(const Lane& lane, Warp& warp, uint32_t first,
-                                                    bool mine, const DirectReply& reply) const {
+                                                    uint32_t spread, bool mine,
+                                                    const DirectReply& reply) const {
     const uint32_t number = lane.thread() & 31;
     const uint32_t units = mine ? keep(warp, number, reply) : 0;
     const uint32_t all = warp.deal.deal(lane, units);
@@ -49,7 +51,7 @@ struct DirectDelivery {
         const uint32_t of = warp.deal.owner_of(at);
         const uint32_t unit = at - warp.deal.begin[of];
         data[k] = unit_of(warp, of, unit);
-        char* const slot = replies + uint64_t{first + of} * stride;
+        char* const slot = replies + uint64_t{first + (of >> spread)} * stride;
         to[k] = reinterpret_cast<Pair*>(slot) + unit;
       }
       for (uint32_t k = 0; k < at_a_time; ++k) {
@@ -84,18 +86,6 @@ struct DirectDelivery {
     const auto word = [&](uint64_t i) { return i < words ? load_steady_word(value + i) : 0; };
     if (unit == 0) return {uint64_t{head.flags} << 32 | head.bytes, word(0)};
     return {word(2 * unit - 1), word(2 * unit)};
-  }
-};
-
-// What a kernel is asked: keys behind one another.
-struct DirectAsked {
-  const uint32_t* key_ends = nullptr;  // rows + 1; the first is 0
-  const char* keys = nullptr;
-  uint32_t rows = 0;
-  DirectDelivery delivery;
-
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE ByteRange readable() const {
-    return {keys, keys + key_ends[rows]};
   }
 };
 

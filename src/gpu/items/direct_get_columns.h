@@ -1,87 +1,73 @@
-// DirectGetColumns: what DirectGets have on any device, whatever answers them: the columns of keys,
-// which are copied to the device, whose lanes read each twice; slots in pinned memory, to which the
-// kernel writes over the bus; and a stream, so those of several threads overlap.
+// DirectGetColumns: DirectGets on any device, whatever answers them: columns of keys and slots in
+// pinned memory, which kernels read and write over the bus (gpu/items/direct_launches.h).
 //
-// Threads. One at a time. Errors. std::bad_alloc without memory.
+//   word of the last call that has ended, in a line of its own | ends of keys | keys | slots
+//
+// Threads. One at a time. The launches must outlive it. Errors. std::bad_alloc without memory.
 #pragma once
 
 #include <cstdint>
-#include <new>
+#include <exception>
 
-#include "gpu/items/direct_delivery.h"
 #include "gpu/items/direct_gets.h"
-#include "gpu/platform/device_memory.h"
-#include "gpu/platform/device_stream.h"
-#include "gpu/platform/grid.h"
+#include "gpu/items/direct_launches.h"
 #include "gpu/platform/pinned_block.h"
 
 namespace isotherm {
 
 template <class Device>
-class DirectGetColumns : public DirectGets {
+class DirectGetColumns final : public DirectGets {
  public:
-  const DirectShape& shape() const final { return shape_; }
-  const DirectColumns& columns() const final { return columns_; }
-  uint64_t pinned_bytes() const final { return pinned_.bytes(); }
-
- protected:
-  DirectGetColumns(Device& device, const DirectShape& shape)
-      : device_(device),
+  DirectGetColumns(DirectLaunches<Device>& launches, const DirectShape& shape)
+      : launches_(launches),
         shape_(shape),
-        memory_(device, 0),
-        asked_(memory_, ends_bytes() + key_bytes()),
-        pinned_(device, ends_bytes() + key_bytes() + uint64_t{shape.rows} * shape.stride),
-        stream_(device) {
-    if (asked_.empty()) throw std::bad_alloc();
-    columns_.key_ends = reinterpret_cast<uint32_t*>(pinned_.data());
-    columns_.keys = pinned_.data() + ends_bytes();
-    columns_.replies = columns_.keys + key_bytes();
+        pinned_(launches.device(), slots_at() + uint64_t{shape.rows} * shape.stride) {
+    *ended() = 0;
+    columns_.key_ends = reinterpret_cast<uint32_t*>(pinned_.data() + line_bytes);
+    columns_.keys = pinned_.data() + keys_at();
+    columns_.replies = pinned_.data() + slots_at();
     columns_.key_ends[0] = 0;
   }
-  ~DirectGetColumns() override { settle(); }
+  ~DirectGetColumns() override {
+    try {
+      launches_.wait(call_);
+    } catch (const std::exception&) {
+      // Nothing is under way, which is all that matters here.
+    }
+  }
 
-  Device& device() const { return device_; }
-  typename Device::Stream stream() const { return stream_.get(); }
+  const DirectShape& shape() const override { return shape_; }
+  const DirectColumns& columns() const override { return columns_; }
+  uint64_t pinned_bytes() const override { return pinned_.bytes(); }
 
-  void send_keys(uint32_t rows) {
-    const uint64_t bytes = ends_bytes() + columns_.key_ends[rows];
-    require_device(device_.to_device(stream(), asked_.data(), pinned_.data(), bytes), "copy keys");
+  void start(uint32_t rows) override {
+    call_.piece = {.key_ends = columns_.key_ends,
+                   .keys = columns_.keys,
+                   .delivery = {pinned_.data() + slots_at(), shape_.stride},
+                   .ended = ended(),
+                   .number = call_.piece.number + 1,
+                   .rows = rows,
+                   .key_bytes = columns_.key_ends[rows]};
+    launches_.start(call_);
   }
-  // A kernel that has a member `asked`.
-  template <class Kernel>
-  void launch(Kernel kernel, uint32_t rows) {
-    if (rows == 0) return;
-    kernel.asked.key_ends = reinterpret_cast<const uint32_t*>(asked_.data());
-    kernel.asked.keys = asked_.data() + ends_bytes();
-    kernel.asked.rows = rows;
-    kernel.asked.delivery = {const_cast<char*>(columns_.replies), shape_.stride};
-    const uint32_t blocks = grid_for(device_, rows, Kernel::threads);
-    require_device(device_.launch(stream(), blocks, Kernel::threads, kernel), "launch direct gets");
-  }
-  void await_replies() {
-    device_.enter();
-    require_device(device_.synchronize(stream()), "wait for direct gets");
-  }
-  // What was launched ends; a device that has failed has nothing left to wait for.
-  void settle() {
-    device_.enter();
-    device_.synchronize(stream());
-  }
+  void wait() override { launches_.wait(call_); }
 
  private:
-  // Columns begin at multiples of 16.
-  uint64_t ends_bytes() const {
-    return units_of((uint64_t{shape_.rows} + 1) * sizeof(uint32_t)) * unit_bytes;
+  static constexpr uint64_t line_bytes = 128;
+  static uint64_t upto_lines(uint64_t bytes) {
+    return (bytes + line_bytes - 1) / line_bytes * line_bytes;
   }
-  uint64_t key_bytes() const { return units_of(shape_.key_room) * unit_bytes; }
+  uint64_t keys_at() const {
+    return line_bytes + upto_lines((uint64_t{shape_.rows} + 1) * sizeof(uint32_t));
+  }
+  uint64_t slots_at() const { return keys_at() + upto_lines(shape_.key_room); }
+  uint64_t* ended() const { return reinterpret_cast<uint64_t*>(pinned_.data()); }
 
-  Device& device_;
+  DirectLaunches<Device>& launches_;
   const DirectShape shape_;
-  DeviceMemory<Device> memory_;
-  DeviceArray<Device, char> asked_;  // the columns of keys
-  PinnedBlock<Device> pinned_;
-  DeviceStream<Device> stream_;
+  const PinnedBlock<Device> pinned_;
   DirectColumns columns_;
+  typename DirectLaunches<Device>::Call call_;
 };
 
 }  // namespace isotherm

@@ -1,5 +1,6 @@
 // DirectGetKernel: gets whose replies lie in slots of one size, which the host reads in place: one
-// kernel for all of a batch, without a sum of lengths and without a count that the host waits for.
+// kernel for all that threads ask together (gpu/items/direct_asked.h), without a sum of lengths and
+// without a count that the host waits for.
 //
 // Each lane looks a key up, by the tile of its neighbours (gpu/kernel/warp_find.h), and compares it
 // with the item's; gpu/items/direct_delivery.h writes the slots.
@@ -10,7 +11,7 @@
 
 #include <cstdint>
 
-#include "gpu/items/direct_delivery.h"
+#include "gpu/items/direct_asked.h"
 #include "gpu/items/item_part.h"
 #include "gpu/items/item_steps.h"
 #include "gpu/kernel/bits.h"
@@ -19,7 +20,7 @@
 namespace isotherm {
 
 struct DirectGetKernel {
-  static constexpr uint32_t threads = 128;
+  static constexpr uint32_t threads = DirectAsked::threads;
 
   struct Shared {
     LineKind::FindShared find;
@@ -32,22 +33,18 @@ struct DirectGetKernel {
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     auto* const shared = lane.template shared<Shared>();
-    DirectDelivery::Warp& warp = shared->warp[lane.thread() / 32];
-    const uint32_t number = lane.thread() & 31;
     const SteadyTile<Lane> tile(lane);
-    const ByteRange readable = asked.readable();
-    warp_rows(lane, asked.rows, [&](uint32_t row, bool mine) {
-      KeyView key{asked.keys, 0, readable};
+    asked.answer(lane, shared->warp[lane.thread() / 32], [&](const DirectAsked::Row& row) {
+      KeyView key = row.key;
       Home home;
-      if (mine) {
-        const uint32_t at = asked.key_ends[row];
-        key = {asked.keys + at, asked.key_ends[row + 1] - at, readable};
-        home = items.index.home(items.index.hash(items.hash(key.data, key.bytes, readable)));
+      if (row.mine) {
+        key.hold_start();
+        const uint64_t hash = items.hash.of_units(
+            key.bytes, [&](uint64_t at, uint32_t) { return key.unit(at / unit_bytes); });
+        home = items.index.home(items.index.hash(hash));
       }
       const Found first = LineKind::find<tile_lanes>(tile, shared->find, home);
-      DirectReply reply;
-      if (mine) reply = answer(key, first.found ? first.word : 0);
-      asked.delivery.deliver(lane, warp, row - number, mine, reply);
+      return row.mine ? answer(key, first.found ? first.word : 0) : DirectReply{};
     });
   }
 

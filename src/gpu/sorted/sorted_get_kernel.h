@@ -4,14 +4,13 @@
 
 #include <cstdint>
 
-#include "gpu/items/direct_delivery.h"
-#include "gpu/items/item_part.h"
+#include "gpu/items/direct_asked.h"
 #include "gpu/sorted/sorted_find.h"
 
 namespace isotherm {
 
 struct SortedGetKernel {
-  static constexpr uint32_t threads = 128;
+  static constexpr uint32_t threads = DirectAsked::threads;
 
   struct Shared {
     DirectDelivery::Warp warp[threads / 32];
@@ -22,15 +21,10 @@ struct SortedGetKernel {
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
-    DirectDelivery::Warp& warp = lane.template shared<Shared>()->warp[lane.thread() / 32];
-    const ByteRange readable = asked.readable();
-    warp_rows(lane, asked.rows, [&](uint32_t row, bool mine) {
-      DirectReply reply;
-      if (mine) {
-        const uint32_t at = asked.key_ends[row];
-        reply = answer({asked.keys + at, asked.key_ends[row + 1] - at, readable});
-      }
-      asked.delivery.deliver(lane, warp, row - (lane.thread() & 31), mine, reply);
+    auto* const shared = lane.template shared<Shared>();
+    asked.answer(lane, shared->warp[lane.thread() / 32], [&](const DirectAsked::Row& row) {
+      if (!row.mine) return DirectReply{};
+      return answer({row.key.data, static_cast<uint32_t>(row.key.bytes), row.key.readable});
     });
   }
 

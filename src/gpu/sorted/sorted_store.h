@@ -88,6 +88,8 @@ class SortedStore {
     return stats;
   }
 
+  void lose() { loss_.lose(); }
+
   // What kernels are given of a list.
   SortedRuns view(const Runs& runs) const {
     SortedRuns view;

@@ -9,8 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "gpu/items/device_direct_gets.h"
 #include "gpu/items/device_item_store.h"
+#include "gpu/items/direct_get_columns.h"
+#include "gpu/items/item_launches.h"
 #include "gpu/store/item_tier.h"
 #include "gpu/udp/packet_engine.h"
 #include "isotherm/gpu/common.h"
@@ -22,7 +23,7 @@ class DeviceItemTier : public ItemTier {
  public:
   // Throws std::bad_alloc, DeviceError.
   DeviceItemTier(Device& device, const DeviceItemOptions& options)
-      : device_(device), store_(device, options) {}
+      : device_(device), store_(device, options), launches_(device, store_) {}
   ~DeviceItemTier() override { device_.enter(); }
 
   uint64_t run(const gpu::ItemRequests& requests) override {
@@ -40,7 +41,7 @@ class DeviceItemTier : public ItemTier {
   uint64_t place_of(std::string_view key) const override { return store_.place_of(key); }
   std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override {
     device_.enter();
-    return std::make_unique<DeviceDirectGets<Device>>(device_, store_, shape);
+    return std::make_unique<DirectGetColumns<Device>>(launches_, shape);
   }
   std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options) override {
     device_.enter();
@@ -54,6 +55,7 @@ class DeviceItemTier : public ItemTier {
  private:
   Device& device_;
   DeviceItemStore<Device> store_;
+  ItemLaunches<Device> launches_;
 };
 
 }  // namespace isotherm
