@@ -306,15 +306,19 @@ Submitted BatchRunner::run_again(BatchRun& run) {
     if (run.take_whole()) {
       if (!run_groups(run)) return Submitted::under_way;
     } else {
-      Batch& again = run.take_parked();
-      if (engine_.store.backing != nullptr) make_room_to_read(run);
+      const bool comes = run.has_coming();
+      Batch* again = comes ? nullptr : &run.take_parked();
+      if (!comes && engine_.store.backing != nullptr) make_room_to_read(run);
       if (EpochDomain::is_outside(run.slot)) engine_.store.epochs.enter(run.slot);
       if (CommitSink* const sink = engine_.store.sink; sink != nullptr) [[unlikely]]
         begin_commits(run, *sink, true);
-      if (again.walks()) {
-        run_walks(run, again);
-      } else if (!again.has_groups()) {
-        run_gated(run, again, 0, again.size());
+      if (comes) executor_.answer_coming(run);
+      if (comes && run.has_parked()) again = &run.take_parked();
+      if (again == nullptr) return settle(run);
+      if (again->walks()) {
+        run_walks(run, *again);
+      } else if (!again->has_groups()) {
+        run_gated(run, *again, 0, again->size());
       } else if (!run_groups(run)) {
         return Submitted::under_way;
       }

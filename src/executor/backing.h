@@ -69,6 +69,31 @@ class Backing {
                             std::vector<std::unique_ptr<Held>>& /*held*/, Answered& answered) {
     answered.left.assign(rows.begin(), rows.end());
   }
+  // The same without waiting: gets on their way while the thread that has asked goes on. Told when
+  // their replies are there (Awaited); answered by the thread that runs the batch again. Kept, like
+  // what is held, until the batch is cleared.
+  class Coming : public Held, public Awaited {
+   public:
+    // Answers as `get_directly`, of all rows of the batch those that were asked for; within an
+    // epoch.
+    virtual void answer(const Batch::Columns& columns, int64_t now_ms, Answered& answered) = 0;
+    // Rows of the batch.
+    virtual std::span<const Batch::Row> rows() const = 0;
+  };
+  // `first_row`: of the batch, the first of the columns. Rows that are not asked for go to `left`.
+  virtual void start_directly(const Batch::Columns& /*columns*/, Batch::Row /*first_row*/,
+                              std::span<const Batch::Row> rows,
+                              std::vector<std::unique_ptr<Coming>>& /*coming*/,
+                              std::vector<Batch::Row>& left) {
+    left.insert(left.end(), rows.begin(), rows.end());
+  }
+  // Whether it ever starts any.
+  virtual bool starts_directly() const { return false; }
+  // A get whose key should be in memory, and what was known of it before.
+  struct Hot {
+    Batch::Row row;
+    Seen seen;
+  };
   // Which changes of the key are known now.
   virtual Seen see(uint32_t database, std::string_view key) const = 0;
   // Whether it ever gets directly.

@@ -9,7 +9,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <utility>
 
 #include "gpu/items/direct_gets.h"
 #include "tree/column_pool.h"
@@ -38,6 +40,23 @@ class DirectPool final : public ColumnPool<DirectGets> {
   const uint32_t rows_;
   std::atomic<uint32_t> too_short_{0};
   uint32_t stride_ = 96;  // with the pool's lock
+};
+
+// Columns that are given back when the device has answered, whoever waits for that.
+class StartedGets final : public Backing::Held {
+ public:
+  explicit StartedGets(std::unique_ptr<DirectPool::Lent> lent) : lent_(std::move(lent)) {}
+  ~StartedGets() override {
+    try {
+      gets().wait();
+    } catch (const std::exception&) {
+      // Nothing is under way any more.
+    }
+  }
+  DirectGets& gets() const { return lent_->columns(); }
+
+ private:
+  const std::unique_ptr<DirectPool::Lent> lent_;
 };
 
 }  // namespace isotherm

@@ -55,6 +55,7 @@ Tree::Tree(std::unique_ptr<TreeFiles> files, TreeOptions options)
       changes_(std::make_unique<std::atomic<uint64_t>[]>(options_.stripes)),
       loads_(*files_, options_.readers, options_.most_loaded, options_.read_at_once),
       direct_(*files_, options_.most_direct),
+      watch_(direct_.serves()),
       ranges_(*files_, options_.most_ranges),
       active_(std::make_shared<TreeRun>()) {
   new_ = !files_->load(meta_);

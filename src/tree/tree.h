@@ -60,6 +60,7 @@
 #include "executor/backing.h"
 #include "executor/commit_sink.h"
 #include "tree/direct_pool.h"
+#include "tree/direct_watch.h"
 #include "tree/range_pool.h"
 #include "tree/tree_files.h"
 #include "tree/tree_loads.h"
@@ -157,6 +158,11 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   bool reads_dearly() const override { return !asks_device(); }
   void get_directly(const Batch::Columns& columns, int64_t now_ms, std::span<const Batch::Row> rows,
                     std::vector<std::unique_ptr<Held>>& held, Answered& answered) override;
+  bool starts_directly() const override { return asks_device() && watch_.works(); }
+  void start_directly(const Batch::Columns& columns, Batch::Row first_row,
+                      std::span<const Batch::Row> rows,
+                      std::vector<std::unique_ptr<Coming>>& coming,
+                      std::vector<Batch::Row>& left) override;
 
   // Gets in frames (net/packets), which a device answers beside the tree. Null: there is none.
   std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options);
@@ -212,6 +218,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
 
  private:
   friend class TreeMoment;
+  class ComingGets;
   // Told when a flush has ended that was wanted then.
   class Flush final : public Awaited {
    public:
@@ -297,6 +304,17 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   void ask_device(const Batch::Columns& columns, int64_t now_ms, std::span<const Batch::Row> rows,
                   std::vector<std::unique_ptr<Held>>& held, Answered& answered);
   Status answer(Reply& reply, const char* slot, uint32_t stride, int64_t now_ms);
+  // Some gets that a device answers together.
+  struct Piece {
+    std::span<const Batch::Row> rows;
+    std::span<const Seen> seen;
+    uint64_t quiet_times = 0;
+    const char* slots = nullptr;
+    uint32_t stride = 0;
+  };
+  struct Before;
+  void answer(const Piece& piece, const Batch::Columns& columns, int64_t now_ms,
+              Answered& answered);
   void read_directly(const Batch::Columns& columns, int64_t now_ms,
                      std::span<const Batch::Row> rows, std::vector<std::unique_ptr<Held>>& held,
                      Answered& answered);
@@ -312,6 +330,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::atomic<uint64_t> held_bytes_{0};     // that replies of gets point into, beside columns
   std::atomic<uint64_t> usual_bytes_{256};  // of a read, of late
   DirectPool direct_;
+  DirectWatch watch_;
   RangePool ranges_;
   // Whether runs may have something, and how often they came to have nothing.
   std::atomic<bool> holds_{false};

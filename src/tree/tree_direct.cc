@@ -157,28 +157,20 @@ Status Tree::answer(Reply& reply, const char* slot, uint32_t stride, int64_t now
 
 namespace {
 
-// Some gets that a device answers together.
-struct Piece {
-  DirectGets* gets;  // null: they are answered
-  size_t rows;
-  const char* slots;
-  uint32_t stride;
-};
-
 struct Slots final : Backing::Held {
   explicit Slots(uint64_t bytes) : data(std::make_unique_for_overwrite<char[]>(bytes)) {}
   const std::unique_ptr<char[]> data;
 };
 
 // What the device has answered, beside its columns.
-Piece copy(DirectGets& gets, size_t rows, std::vector<std::unique_ptr<Backing::Held>>& held) {
+const char* copy(DirectGets& gets, size_t rows, std::vector<std::unique_ptr<Backing::Held>>& held) {
   gets.wait();
   const uint32_t stride = gets.shape().stride;
   auto slots = std::make_unique<Slots>(rows * stride);
+  const char* const copied = slots->data.get();
   std::memcpy(slots->data.get(), gets.columns().replies, rows * stride);
-  const Piece piece{nullptr, rows, slots->data.get(), stride};
   held.push_back(std::move(slots));
-  return piece;
+  return copied;
 }
 
 }  // namespace
@@ -191,57 +183,143 @@ void Tree::get_directly(const Batch::Columns& columns, int64_t now_ms,
   answered.left.assign(rows.begin(), rows.end());
 }
 
-// Pieces of the batch are on their way together. Where runs have nothing from before the keys are
-// sent until behind the replies, nobody has changed any key meanwhile; else each is looked at.
+// From the slots of a piece. `seen`: of each row; empty where runs had nothing: if they have had
+// nothing since, nobody has changed any key meanwhile. Rows that are answered already stay so.
+void Tree::answer(const Piece& piece, const Batch::Columns& columns, int64_t now_ms,
+                  Answered& answered) {
+  const bool quiet = piece.seen.empty();
+  const bool counts = files_->direct_counts() && (!quiet || is_quiet_since(piece.quiet_times));
+  const char* slot = piece.slots;
+  for (size_t i = 0; i < piece.rows.size(); ++i, slot += piece.stride) {
+    Reply& reply = columns.reply[piece.rows[i]];
+    if (reply.status.load(std::memory_order_relaxed) != Status::pending) continue;
+    const bool known = counts && (quiet || is_as_seen(piece.seen[i]));
+    const Status status = known ? answer(reply, slot, piece.stride, now_ms) : Status::pending;
+    answered.hits += status == Status::ok;
+    answered.misses += status == Status::not_found;
+    if (status == Status::pending) answered.left.push_back(piece.rows[i]);
+  }
+}
+
+// What is known of gets before they are asked for: rows that runs know something of go to `left`.
+struct Tree::Before {
+  Before(const Tree& tree, const Batch::Columns& columns, std::span<const Batch::Row> its,
+         std::vector<Batch::Row>& left)
+      : quiet_times(tree.quiet_times_.load(std::memory_order_seq_cst)), rows(its) {
+    if (tree.is_quiet_since(quiet_times)) return;
+    unknown.assign(its.begin(), its.end());
+    seen = tree.see_all(columns, unknown, left);
+    rows = unknown;
+  }
+  Piece piece(size_t first, size_t count) const {
+    const std::span<const Seen> all(seen);
+    return {rows.subspan(first, count), all.empty() ? all : all.subspan(first, count), quiet_times};
+  }
+
+  const uint64_t quiet_times;
+  std::vector<Batch::Row> unknown;
+  std::vector<Seen> seen;
+  std::span<const Batch::Row> rows;
+};
+
+// Pieces of the batch are on their way together.
 void Tree::ask_device(const Batch::Columns& columns, int64_t now_ms,
                       std::span<const Batch::Row> rows, std::vector<std::unique_ptr<Held>>& held,
                       Answered& answered) {
-  const uint64_t quiet_times = quiet_times_.load(std::memory_order_seq_cst);
-  const bool quiet = is_quiet_since(quiet_times);
-  std::vector<Batch::Row> unknown;
-  std::vector<Seen> seen;
-  if (!quiet) {
-    unknown.assign(rows.begin(), rows.end());
-    seen = see_all(columns, unknown, answered.left);
-    rows = unknown;
-  }
-  std::vector<Piece> pieces;
-  size_t at = 0;  // rows that were looked at
+  const Before before(*this, columns, rows, answered.left);
+  std::vector<std::pair<DirectGets*, Piece>> pieces;  // null: their replies are there
+  size_t asked = 0;
+  size_t done = 0;
   try {
-    for (size_t first = 0; first < rows.size(); first += pieces.back().rows) {
+    while (asked < before.rows.size()) {
       std::unique_ptr<DirectPool::Lent> lent = direct_.lend(true);
       const bool holds = lent != nullptr;
       if (!holds) lent = direct_.lend(false);
       if (lent == nullptr) break;
       DirectGets& gets = lent->columns();
-      const size_t packed = pack(columns, rows.subspan(first), gets);
+      const size_t packed = pack(columns, before.rows.subspan(asked), gets);
       if (packed == 0) break;
-      if (holds) held.push_back(std::move(lent));
+      pieces.emplace_back(holds ? &gets : nullptr, before.piece(asked, packed));
+      if (holds) held.push_back(std::make_unique<StartedGets>(std::move(lent)));
       gets.start(static_cast<uint32_t>(packed));
-      pieces.push_back(holds ? Piece{&gets, packed, gets.columns().replies, gets.shape().stride}
-                             : copy(gets, packed, held));
+      Piece& piece = pieces.back().second;
+      piece.stride = gets.shape().stride;
+      piece.slots = holds ? gets.columns().replies : copy(gets, packed, held);
+      asked += packed;
     }
-    bool sure = true;
-    for (const Piece& piece : pieces) {
-      if (piece.gets != nullptr) piece.gets->wait();
-      sure = sure && files_->direct_counts() && (!quiet || is_quiet_since(quiet_times));
-      if (!sure) break;
-      const char* slot = piece.slots;
-      for (const size_t end = at + piece.rows; at < end; ++at, slot += piece.stride) {
-        const bool counts = quiet || is_as_seen(seen[at]);
-        const Status status =
-            counts ? answer(columns.reply[rows[at]], slot, piece.stride, now_ms) : Status::pending;
-        answered.hits += status == Status::ok;
-        answered.misses += status == Status::not_found;
-        if (status == Status::pending) answered.left.push_back(rows[at]);
-      }
+    for (const auto& [gets, piece] : pieces) {
+      if (gets != nullptr) gets->wait();
+      answer(piece, columns, now_ms, answered);
+      done += piece.rows.size();
     }
   } catch (const DeviceError& error) {
     files_->lose(error.what());
   } catch (const std::bad_alloc&) {
     // The rest goes the other way.
   }
-  for (const Batch::Row row : rows.subspan(at)) answered.left.push_back(row);
+  for (const Batch::Row row : before.rows.subspan(done)) answered.left.push_back(row);
+}
+
+class Tree::ComingGets final : public Coming {
+ public:
+  ComingGets(Tree& tree, std::unique_ptr<DirectPool::Lent> lent, Batch::Row first_row,
+             const Piece& piece)
+      : tree_(tree),
+        started_(std::move(lent)),
+        rows_(piece.rows.begin(), piece.rows.end()),
+        seen_(piece.seen.begin(), piece.seen.end()),
+        quiet_times_(piece.quiet_times) {
+    for (Batch::Row& row : rows_) row += first_row;
+  }
+
+  void post() { started_.gets().post(static_cast<uint32_t>(rows_.size())); }
+  void begin(Waiter& waiter) override { tree_.watch_.watch(started_.gets(), waiter); }
+  std::span<const Batch::Row> rows() const override { return rows_; }
+  void answer(const Batch::Columns& columns, int64_t now_ms, Answered& answered) override {
+    DirectGets& gets = started_.gets();
+    try {
+      gets.wait();
+    } catch (const DeviceError& error) {
+      tree_.files_->lose(error.what());
+    } catch (const std::bad_alloc&) {
+      answered.left.insert(answered.left.end(), rows_.begin(), rows_.end());
+      return;
+    }
+    const Piece piece{rows_, seen_, quiet_times_, gets.columns().replies, gets.shape().stride};
+    tree_.answer(piece, columns, now_ms, answered);
+  }
+
+ private:
+  Tree& tree_;
+  StartedGets started_;
+  std::vector<Batch::Row> rows_;
+  const std::vector<Seen> seen_;
+  const uint64_t quiet_times_;
+};
+
+void Tree::start_directly(const Batch::Columns& columns, Batch::Row first_row,
+                          std::span<const Batch::Row> rows,
+                          std::vector<std::unique_ptr<Coming>>& coming,
+                          std::vector<Batch::Row>& left) {
+  const Before before(*this, columns, rows, left);
+  size_t asked = 0;
+  try {
+    while (asked < before.rows.size()) {
+      std::unique_ptr<DirectPool::Lent> lent = direct_.lend(true);
+      if (lent == nullptr) break;
+      const size_t packed = pack(columns, before.rows.subspan(asked), lent->columns());
+      if (packed == 0) break;
+      coming.reserve(coming.size() + 1);
+      auto one = std::make_unique<ComingGets>(*this, std::move(lent), first_row,
+                                              before.piece(asked, packed));
+      one->post();
+      coming.push_back(std::move(one));
+      asked += packed;
+    }
+  } catch (const std::bad_alloc&) {
+    // The rest goes the other way.
+  }
+  left.insert(left.end(), before.rows.begin() + static_cast<ptrdiff_t>(asked), before.rows.end());
 }
 
 }  // namespace isotherm

@@ -99,6 +99,14 @@ class SortedTierInMemory final : public SortedTier {
       }
       ++tier_.memory_.gets;
     }
+    void post(uint32_t rows) override {
+      try {
+        start(rows);
+      } catch (const DeviceError&) {
+        // Told by `wait`.
+      }
+    }
+    bool done() override { return true; }
     void wait() override { tier_.check(); }
     uint64_t pinned_bytes() const override { return replies_.size(); }
 

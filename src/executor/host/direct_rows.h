@@ -32,18 +32,13 @@ namespace isotherm {
 
 class DirectRows {
  public:
-  struct Hot {
-    Batch::Row row;
-    Backing::Seen seen;  // before its key was asked for
-  };
-
   // Before a batch.
   void begin(bool reads_dearly) {
     dear_ = reads_dearly;
     rows_.clear();
     if (!left_.empty()) std::fill(left_.begin(), left_.end(), 0);
   }
-  // Few rows are no work for a device.
+  // Few rows are no work for a device that the thread waits for.
   bool pays(size_t rows) const { return rows >= (dear_ ? 1 : 16); }
   // Whether no get of the batch is to be looked up in memory.
   bool skips_memory() { return skips_ && !dear_ && ++skipped_ % look_again != 0; }
@@ -75,7 +70,7 @@ class DirectRows {
     std::iota(rows_.begin(), rows_.end(), Batch::Row{0});
   }
   const std::vector<Batch::Row>& rows() const { return rows_; }
-  const std::vector<Hot>& hot() const { return hot_; }
+  const std::vector<Backing::Hot>& hot() const { return hot_; }
 
   // Parts them: those that the backing is to answer stay, and the others go to `others`, in order.
   // Of batches that skip memory, hot ones are looked for in some only.
@@ -126,7 +121,7 @@ class DirectRows {
   }
 
   std::vector<Batch::Row> rows_;
-  std::vector<Hot> hot_;
+  std::vector<Backing::Hot> hot_;
   std::vector<uint64_t> left_;  // a bit for some keys
   std::vector<uint16_t> seen_;  // marks of keys
   size_t looked_ = 0;           // rows, since the last decision

@@ -39,8 +39,15 @@ HostExecutor::Stages HostExecutor::choose_stages(const HostStore& store) {
   return hot ? run_hot_stages_plain : run_stages_plain;
 }
 
+// As far as memory has room.
+void HostExecutor::bring_in(const Run& run, std::span<const Backing::Hot> hot) {
+  for (const Backing::Hot& one : hot) {
+    if (!bring_in(run, one)) return;
+  }
+}
+
 // An item that was shown directly, unless somebody has changed it. False: memory has no room.
-bool HostExecutor::bring_in(const Run& run, const DirectRows::Hot& hot) {
+bool HostExecutor::bring_in(const Run& run, const Backing::Hot& hot) {
   const Reply& shown = run.columns.reply[hot.row];
   if (shown.status.load(std::memory_order_relaxed) != Status::ok) return true;
   Backing::Stored stored;
@@ -103,8 +110,9 @@ bool HostExecutor::get_at_once(uint32_t database, std::string_view key, Reply& r
 
 bool HostExecutor::gets_directly() const {
   const Backing& backing = *store_.backing;
-  if (parking_ == nullptr || !(waits_ || reads_) || !backing.gets_directly()) return false;
-  return backing.reads_dearly() ? reads_ : waits_;
+  if (parking_ == nullptr || !backing.gets_directly()) return false;
+  if (backing.reads_dearly()) return reads_;
+  return waits_ || (backing.starts_directly() && !parking_->has_asked());
 }
 
 void HostExecutor::run_directly(Run& run, Batch::Row rows) {
@@ -129,7 +137,10 @@ void HostExecutor::get_directly(Run& run, bool skips) {
   direct_.part(run.columns, *store_.backing, skips, again);
   const std::vector<Batch::Row>& rows = direct_.rows();
   Backing::Answered answered;
-  if (direct_.pays(rows.size())) {
+  const bool starts = !waits_ && !store_.backing->reads_dearly();
+  if (starts) {
+    start_directly(run, again);
+  } else if (direct_.pays(rows.size())) {
     store_.backing->get_directly(run.columns, run.now_ms, rows, parking_->held, answered);
     again.insert(again.end(), answered.left.begin(), answered.left.end());
   } else {
@@ -138,9 +149,7 @@ void HostExecutor::get_directly(Run& run, bool skips) {
   run.hits += answered.hits;
   run.misses += answered.misses;
   if (skips) direct_.note_skip(rows.size(), again.size());
-  for (const DirectRows::Hot& hot : direct_.hot()) {
-    if (!bring_in(run, hot)) break;
-  }
+  if (!starts) bring_in(run, direct_.hot());
   std::sort(again.begin(), again.end());
   for (const Batch::Row row : again) {
     Batch::Columns columns = run.columns.from(row);
@@ -153,6 +162,31 @@ void HostExecutor::get_directly(Run& run, bool skips) {
     stages_(one, 1);
     count(one, 0);
   }
+}
+
+// The rows are parked until the device has answered.
+void HostExecutor::start_directly(const Run& run, std::vector<Batch::Row>& left) {
+  std::vector<std::unique_ptr<Backing::Coming>> coming;
+  store_.backing->start_directly(run.columns, run.first_row, direct_.rows(), coming, left);
+  for (auto& one : coming) parking_->await(std::move(one));
+  for (Backing::Hot hot : direct_.hot()) {
+    hot.row += run.first_row;
+    parking_->hot.push_back(hot);
+  }
+}
+
+void HostExecutor::answer_coming(BatchRun& its) {
+  Batch::Columns columns = its.batch->columns();
+  Run run{*this, columns, its.now_ms, its.writable ? store_.largest_item() : 0, true, true};
+  run.token = token_;
+  run.parking = &its;
+  run.batch = its.batch;
+  const Backing::Answered answered = its.answer_coming();
+  run.hits = answered.hits;
+  run.misses = answered.misses;
+  bring_in(run, its.hot);
+  its.hot.clear();
+  count(run, 0);
 }
 
 void HostExecutor::count(const Run& run, uint64_t requests) {

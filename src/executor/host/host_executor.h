@@ -17,7 +17,8 @@
 // Gets whose keys memory lacks are left until behind the passes, with the rows behind them on these
 // keys, where the backing answers them directly, if it does that, and the thread may wait. Keys
 // that are asked for again soon are brought into memory all the same, as long as it has room. Where
-// memory misses many, they are not looked up there at all.
+// memory misses many, they are not looked up there at all. Where the thread may not wait they are
+// parked, and answered when the batch runs again.
 //
 // The passes are compiled per instruction set (host_stages_*.cc), with and without a table for hot
 // keys (executor/host/hot_roots.h), and for indexes of a fixed size (executor/host/cache_roots.h),
@@ -142,6 +143,9 @@ class HostExecutor {
   void run(Batch& batch, int64_t now_ms, bool writable) {
     run(batch, now_ms, writable, 0, batch.size());
   }
+  // Rows whose gets have come (executor/backing.h); those that are left stay parked. Within an
+  // epoch.
+  void answer_coming(BatchRun& run);
   // A get that needs no run: of a bare item (Item::is_bare) in host memory, which nobody has to be
   // told of. False: it has to run as a batch, and nothing was done.
   bool get_at_once(uint32_t database, std::string_view key, Reply& reply);
@@ -233,7 +237,9 @@ class HostExecutor {
   bool gets_directly() const;
   void run_directly(Run& run, Batch::Row rows);
   void get_directly(Run& run, bool skips);
-  bool bring_in(const Run& run, const DirectRows::Hot& hot);
+  void start_directly(const Run& run, std::vector<Batch::Row>& left);
+  void bring_in(const Run& run, std::span<const Backing::Hot> hot);
+  bool bring_in(const Run& run, const Backing::Hot& hot);
 
   BatchRun* parking_ = nullptr;
   bool stops_ = false;

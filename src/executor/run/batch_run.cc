@@ -13,7 +13,6 @@ namespace isotherm {
 void BatchRun::park(const Batch& of, Batch::Row row, Awaited* what) {
   const std::lock_guard guard(mutex_);
   try {
-    parked_keys_.insert(key_of(of.columns(), row));
     parked_.push_back({&of == &again_ ? rows_again_[row] : row, what});
   } catch (...) {
     if (what != nullptr) what->ran_again();
@@ -24,6 +23,9 @@ void BatchRun::park(const Batch& of, Batch::Row row, Awaited* what) {
 
 bool BatchRun::is_parked_key(uint64_t key) const {
   const std::lock_guard guard(mutex_);
+  for (; keyed_ < parked_.size(); ++keyed_) {
+    parked_keys_.insert(key_of(batch->columns(), parked_[keyed_].row));
+  }
   return parked_keys_.contains(key) && !broken(Rule::parking);
 }
 
@@ -60,15 +62,51 @@ uint64_t BatchRun::bytes_to_bring() const {
   return bytes;
 }
 
+void BatchRun::await(std::unique_ptr<Backing::Coming> coming) {
+  const std::lock_guard guard(mutex_);
+  const std::span<const Batch::Row> rows = coming->rows();
+  parked_.reserve(parked_.size() + rows.size());
+  coming_.push_back(std::move(coming));
+  // One of them waits for all.
+  Awaited* what = coming_.back().get();
+  for (const Batch::Row row : rows) parked_.push_back({row, std::exchange(what, nullptr)});
+  asked_ = true;
+  parks_.store(true, std::memory_order_relaxed);
+}
+
+Backing::Answered BatchRun::answer_coming() {
+  Backing::Answered answered;
+  held.reserve(held.size() + coming_.size());
+  for (auto& one : coming_) {
+    one->answer(batch->columns(), now_ms, answered);
+    held.push_back(std::move(one));
+  }
+  coming_.clear();
+  const std::lock_guard guard(mutex_);
+  drop_parked([this](const Parked& one) { return batch->answered(one.row); });
+  parks_.store(!parked_.empty(), std::memory_order_relaxed);
+  return answered;
+}
+
+template <class Is>
+void BatchRun::drop_parked(const Is& is) {
+  std::erase_if(parked_, is);
+  parked_keys_.clear();
+  keyed_ = 0;
+}
+
 void BatchRun::forget_parked() {
   parked_.clear();
   parked_keys_.clear();
+  keyed_ = 0;
   parks_.store(false, std::memory_order_relaxed);
 }
 
 void BatchRun::give_up() {
   take_whole();
   hand_back();
+  coming_.clear();
+  hot.clear();
   for (const Parked& one : parked_) {
     if (one.awaited != nullptr) one.awaited->ran_again();
   }
@@ -188,8 +226,7 @@ bool BatchRun::wait_for_all() {
     waits_.fetch_add(1, std::memory_order_relaxed);
     reader->begin(*this);
   }
-  const auto has_no_memory = [this](const Parked& one) { return !begin_to_wait(one); };
-  std::erase_if(parked_, has_no_memory);
+  drop_parked([this](const Parked& one) { return !begin_to_wait(one); });
   if (Awaited* const sync = std::exchange(sync_awaited_, nullptr); sync != nullptr) {
     tells_sync_ = batch->withheld() && waits_.load(std::memory_order_relaxed) != 1;
     waits_.fetch_add(1, std::memory_order_relaxed);

@@ -88,7 +88,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     batch = &its_batch;
     now_ms = its_now_ms;
     beside_others = its_beside_others;
-    put_off = refused_ = failed_ = false;
+    put_off = refused_ = failed_ = asked_ = false;
     may_move = true;
     parked_anew_ = 0;
     batch->hold(this);
@@ -115,6 +115,12 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   bool is_parked(const Batch::Columns& columns, Batch::Row row) const {
     return has_parked() && is_parked_key(key_of(columns, row));
   }
+  // The same of rows of the batch that a backing answers. `has_asked`: since it began.
+  void await(std::unique_ptr<Backing::Coming> coming);
+  bool has_coming() const { return !coming_.empty(); }
+  bool has_asked() const { return asked_; }
+  // Answers them; those that are left stay parked.
+  Backing::Answered answer_coming();
   bool has_parked() const { return parks_.load(std::memory_order_relaxed); }
   // The parked rows as a batch to run; with a group of them all where they are to take their keys.
   Batch& take_parked();
@@ -193,6 +199,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   KeyGate::Holder* holder = nullptr;  // where it waits for keys itself
   std::vector<uint8_t> early;         // rows that ran before its groups; empty: none
   std::vector<std::unique_ptr<Backing::Held>> held;  // what replies of direct gets point into
+  std::vector<Backing::Hot> hot;                     // of those that are coming
   int64_t passing = 0;            // bytes that were told of as such (items/memory_budget.h)
   int64_t admitted = 0;           // bytes that it was admitted for, until its rows have run
   ValueReader* reader = nullptr;  // or null
@@ -227,6 +234,8 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   using LastWrites = std::unordered_map<uint64_t, Batch::Row>;
   LastWrites last_writes() const;
   bool is_parked_key(uint64_t key) const;
+  template <class Is>
+  void drop_parked(const Is& is);
   void forget_parked();
   void refuse(Batch::Row row);
   bool begin_to_wait(const Parked& one);
@@ -254,7 +263,11 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   std::unordered_set<const char*> kept_;  // what replies show and needs no epoch
   uint32_t parked_anew_ = 0;              // how often rows ran again and were parked once more
   std::vector<Parked> parked_;
-  std::unordered_set<uint64_t> parked_keys_;
+  // The keys of the first so many of them, which are looked for when somebody asks.
+  mutable std::unordered_set<uint64_t> parked_keys_;
+  mutable size_t keyed_ = 0;
+  std::vector<std::unique_ptr<Backing::Coming>> coming_;
+  bool asked_ = false;
   std::vector<Awaited*> resumed_;       // what the rows that run again have waited for
   std::vector<Batch::Row> rows_again_;  // of the batch, whose copies are those of again_
   Batch again_;

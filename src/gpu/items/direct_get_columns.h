@@ -41,6 +41,10 @@ class DirectGetColumns final : public DirectGets {
   uint64_t pinned_bytes() const override { return pinned_.bytes(); }
 
   void start(uint32_t rows) override {
+    post(rows);
+    launches_.launch_some();
+  }
+  void post(uint32_t rows) override {
     call_.piece = {.key_ends = columns_.key_ends,
                    .keys = columns_.keys,
                    .delivery = {pinned_.data() + slots_at(), shape_.stride},
@@ -48,8 +52,9 @@ class DirectGetColumns final : public DirectGets {
                    .number = call_.piece.number + 1,
                    .rows = rows,
                    .key_bytes = columns_.key_ends[rows]};
-    launches_.start(call_);
+    launches_.post(call_);
   }
+  bool done() override { return launches_.done(call_); }
   void wait() override { launches_.wait(call_); }
 
  private:

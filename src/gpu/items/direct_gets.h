@@ -2,7 +2,9 @@
 // pinned memory, and calls that answer them; see gpu/items/direct_kernel.h.
 //
 // Whoever asks writes keys behind one another, and where each ends, calls `start`, and reads the
-// slots when `wait` returns. They stay as they are until the next `start`.
+// slots when `wait` returns. They stay as they are until the next `start`. Who must not wait even
+// for the driver calls `post`; another thread then asks `done` until it is so, and `wait` returns
+// at once.
 //
 // Errors. DeviceError when the device fails. Threads. One at a time, each on columns of its own.
 #pragma once
@@ -38,6 +40,9 @@ class DirectGets {
   virtual const DirectShape& shape() const = 0;
   virtual const DirectColumns& columns() const = 0;
   virtual void start(uint32_t rows) = 0;
+  virtual void post(uint32_t rows) = 0;
+  // Also of what has failed, which `wait` tells. Throws nothing.
+  virtual bool done() = 0;
   virtual void wait() = 0;
   virtual uint64_t pinned_bytes() const = 0;
 };

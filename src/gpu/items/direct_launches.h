@@ -3,9 +3,9 @@
 // at a time, more than a small piece costs the device.
 //
 //   waiting    call | call | …     in the order in which they were started
-// Who starts a call puts it here and, unless somebody is launching, launches the first of them.
-// Calls that come meanwhile are found here by the next thread that starts or waits for one. A call
-// ends by a word in pinned memory, at which its thread looks without the driver.
+// A call is put here and, unless somebody is launching, the first of them are launched. Calls that
+// come meanwhile are found here by the next thread that starts or waits for one. A call ends by a
+// word in pinned memory, at which its thread looks without the driver.
 //
 // Kernels take turns on a few streams. What they read, and in which order with writes, is for the
 // class behind this one.
@@ -54,6 +54,7 @@ class DirectLaunches {
     Stream stream_{};                   // that it was launched in
     std::shared_ptr<const void> hold_;  // what its kernel reads
     std::exception_ptr failure_;
+    uint32_t looks_ = 0;
   };
 
   virtual ~DirectLaunches() = default;
@@ -62,22 +63,53 @@ class DirectLaunches {
 
   Device& device() const { return device_; }
 
-  void start(Call& call) {
+  // It is launched by the next thread that launches some, or that waits for it.
+  void post(Call& call) {
     call.failure_ = nullptr;
     if (call.piece.rows == 0) return;
+    const std::lock_guard guard(lock_);
+    waiting_.push_back(&call);
+    call.state_.store(Call::State::waiting, std::memory_order_relaxed);
+  }
+
+  // Unless another thread does.
+  void launch_some() {
+    std::array<Call*, DirectAsked::most_pieces> calls;
+    size_t count = 0;
+    uint32_t lane = 0;
     {
       const std::lock_guard guard(lock_);
-      waiting_.push_back(&call);
-      call.state_.store(Call::State::waiting, std::memory_order_relaxed);
+      if (launching_.load(std::memory_order_relaxed) || waiting_.empty()) return;
+      launching_.store(true, std::memory_order_relaxed);
+      count = std::min(waiting_.size(), calls.size());
+      std::copy_n(waiting_.begin(), count, calls.begin());
+      waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(count));
+      lane = next_lane_++ % lanes;
     }
-    launch_some();
+    launch_together({calls.data(), count}, lane);
+    const std::lock_guard guard(lock_);
+    launching_.store(false, std::memory_order_relaxed);
+  }
+
+  // Whether all replies are there, or never will be. Launches it where nobody has yet.
+  bool done(Call& call) {
+    constexpr uint32_t seldom = 1 << 14;
+    const State state = call.state_.load(std::memory_order_acquire);
+    if (state == State::idle || state == State::failed) return true;
+    if (state == State::launched && has_ended(call)) return true;
+    if (state == State::waiting && !launching_.load(std::memory_order_relaxed)) launch_some();
+    if (!device_.pause() || (++call.looks_ % seldom == 0 && !is_healthy(call))) fail(call);
+    return call.state_.load(std::memory_order_acquire) == State::failed;
   }
 
   // Until all replies are there.
   void wait(Call& call) {
-    const State state = await_end(call);
+    constexpr uint32_t often = 1 << 10;
+    for (uint32_t looks = 1; !done(call); ++looks) {
+      if (looks % often == 0) std::this_thread::yield();
+    }
     call.hold_.reset();
-    call.state_.store(State::idle, std::memory_order_relaxed);
+    const State state = call.state_.exchange(State::idle, std::memory_order_relaxed);
     if (state == State::failed) std::rethrow_exception(std::exchange(call.failure_, nullptr));
   }
 
@@ -107,24 +139,6 @@ class DirectLaunches {
   // The device has failed while a kernel ran.
   virtual void lose() = 0;
 
-  void launch_some() {
-    std::array<Call*, DirectAsked::most_pieces> calls;
-    size_t count = 0;
-    uint32_t lane = 0;
-    {
-      const std::lock_guard guard(lock_);
-      if (launching_.load(std::memory_order_relaxed) || waiting_.empty()) return;
-      launching_.store(true, std::memory_order_relaxed);
-      count = std::min(waiting_.size(), calls.size());
-      std::copy_n(waiting_.begin(), count, calls.begin());
-      waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(count));
-      lane = next_lane_++ % lanes;
-    }
-    launch_together({calls.data(), count}, lane);
-    const std::lock_guard guard(lock_);
-    launching_.store(false, std::memory_order_relaxed);
-  }
-
   void launch_together(std::span<Call* const> calls, uint32_t lane) {
     DirectAsked asked;
     uint64_t rows = 0;
@@ -150,19 +164,6 @@ class DirectLaunches {
     }
   }
 
-  // The call's last state; it is idle where nothing was asked.
-  State await_end(Call& call) {
-    constexpr uint64_t often = 1 << 10;
-    constexpr uint64_t seldom = 1 << 14;
-    for (uint64_t looks = 1;; ++looks) {
-      const State state = call.state_.load(std::memory_order_acquire);
-      if (state == State::idle || state == State::failed) return state;
-      if (state == State::launched && has_ended(call)) return state;
-      if (state == State::waiting && !launching_.load(std::memory_order_relaxed)) launch_some();
-      if (looks % often == 0) std::this_thread::yield();
-      if (!device_.pause() || (looks % seldom == 0 && !is_healthy(call))) fail(call);
-    }
-  }
   static bool has_ended(Call& call) {
     return std::atomic_ref(*call.piece.ended).load(std::memory_order_acquire) == call.piece.number;
   }
