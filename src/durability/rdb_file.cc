@@ -106,7 +106,7 @@ class RdbFile::Cursor {
   }
 
  private:
-  static bool is_field(uint8_t opcode) { return opcode >= rdb::function2; }
+  static bool is_field(uint8_t opcode) { return opcode >= rdb::slot_info; }
 
   [[noreturn]] void fail(const std::string& what) const {
     file_.file_.fail(what + " at byte " + std::to_string(begin_));
@@ -135,6 +135,9 @@ class RdbFile::Cursor {
       case rdb::resize_db:
         whole(reader_.length());
         whole(reader_.length());
+        return;
+      case rdb::slot_info:
+        for (int i = 0; i < 3; ++i) whole(reader_.length());
         return;
       case rdb::idle:
         whole(reader_.length());

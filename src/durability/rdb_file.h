@@ -4,7 +4,7 @@
 // and, where it can, the key, for all that it cannot take: a file that is cut, has bytes behind its
 // end, a wrong sum, or a later version; and values that are no strings. What says nothing about
 // strings is read past: other AUX fields, the fields of modules, functions, idle times, frequencies
-// and expected numbers of keys. It writes nothing.
+// and expected numbers of keys, of a cluster's slots, too. It writes nothing.
 //
 // A packed value is unpacked when its item is read, which is then refused likewise if it is broken;
 // only a file that was written without a sum can get as far.

@@ -88,6 +88,7 @@ TEST_F(RdbFileTest, AllThatMayStandAroundStringsIsRead) {
   text += "\xF7\x81"s + "\0\0\0\0\0\0\0\x05"s + "\x02\x01\x01\x05\x05\x02xy\x03"s + "abcd" +
           "\x04" + "abcdefgh" + "\0"s;  // a module's
   text += "\xFE\0\xFB\x03\x01"s;        // SELECTDB 0, RESIZEDB
+  text += "\xF4\x7F\xFF\x03\x01"s;      // SLOT_INFO: 16383, 3 keys, 1 of them expires
   text += plain("plain", "value");
   text += "\0\x02"s + "i8" + "\xC0\xFB";
   text += "\0\x03"s + "i16" + "\xC1\x39\x30";
@@ -157,7 +158,7 @@ TEST_F(RdbFileTest, WhatCannotBeTakenIsNamed) {
   expect_problem(end("REDIS0010\x01\x04list\x01\x01x"), "under the key 'list', at byte 9");
   expect_problem(end("REDIS0010\x12\x01l"), "has a list");
   expect_problem(end("REDIS0010\x63\x01l"), "has a type 99");
-  expect_problem(end("REDIS0010\xF4\x01l"), "has a type 244");
+  expect_problem(end("REDIS0010\xF3\x01l"), "has a type 243");
   expect_problem(end("REDIS0010\xF6\x01l"), "opcode that is not known");
   // A value that is not what it is packed from, in a file without a sum.
   std::string text = "REDIS0010\0\x01k"s;

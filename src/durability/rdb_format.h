@@ -35,6 +35,7 @@ inline constexpr size_t checksum_bytes = 8;
 inline constexpr uint8_t string_type = 0;
 
 enum Opcode : uint8_t {
+  slot_info = 244,  // of a cluster's nodes since Redis 7.4: a slot, and how many keys it has
   function2 = 245,
   module_aux = 247,
   idle = 248,
