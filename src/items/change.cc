@@ -158,11 +158,11 @@ void store_anyway(const Item* old, uint64_t value_bytes, Plan& plan) {
 std::string_view value_of(const Item* old) { return old != nullptr ? old->value() : ""; }
 
 // The old value, or none, with as many zeros behind it as make `least_bytes`; `second` and `steps`
-// then change it.
+// then change it. As in Redis, one that was stored when longer ones were allowed may be changed.
 void patch(const Item* old, uint64_t least_bytes, uint64_t max_value_bytes, Plan& plan) {
   plan.first = value_of(old);
   const uint64_t bytes = std::max<uint64_t>(plan.first.size(), least_bytes);
-  if (bytes > max_value_bytes) return refuse(plan, Status::too_large);
+  if (least_bytes > max_value_bytes) return refuse(plan, Status::too_large);
   store_anyway(old, bytes, plan);
   plan.filler = '\0';
 }
