@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <random>
@@ -280,6 +281,58 @@ TEST_F(HotStoreTest, TakesItsShareOfASmallCap) {
   for (uint64_t i = 0; i < 20'000; ++i) put(worker, key(i), std::string(500, 'v'));
   EXPECT_LE(engine->used_memory(), options.maxmemory + (1 << 20));
   EXPECT_GT(engine->stats().evicted, 0u);
+}
+
+// A server that was begun without a cap, or with a large one, has as many bins as the options say.
+TEST_F(HotStoreTest, GivesItsMemoryBackWhenTheCapIsLowered) {
+  for (const RouterChoice choice : {RouterChoice::histogram, RouterChoice::budget}) {
+    Options options;
+    options.maxmemory_policy = EvictionPolicy::allkeys_lru;
+    options.router.choice = choice;
+    options.router.interval_ms = 1;
+    engine = std::make_unique<Engine>(options, clock);
+    const uint64_t bytes_before = engine->stats().hot.bytes;
+    Worker worker(*engine);
+    constexpr uint64_t keys = 2000;
+    const auto put_all = [&] {
+      for (uint64_t i = 0; i < keys; ++i) put(worker, key(i), key(i));
+    };
+    put_all();
+    std::vector<std::string> names;
+    for (uint64_t i = 0; i < keys; ++i) names.push_back(key(i % 2 == 0 ? i : i % 8));
+    Batch batch;
+    const auto ask = [&] {
+      batch.clear();
+      for (const std::string& name : names) batch.get(name);
+      worker.submit(batch);
+      for (Batch::Row row = 0; row < batch.size(); ++row) {
+        ASSERT_EQ(std::string_view(batch.reply(row).data, batch.reply(row).size), names[row]);
+      }
+    };
+    // Whether it becomes so while keys are asked for.
+    const auto comes = [&](const auto& condition) {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+      while (!condition() && !HasFatalFailure() && std::chrono::steady_clock::now() < end) ask();
+      return condition();
+    };
+    ASSERT_TRUE(comes([&] { return engine->stats().fast_hits > 0; }));
+    for (const uint64_t cap : {uint64_t{8} << 20, uint64_t{3} << 20}) {
+      engine->set_policy(EvictionPolicy::noeviction);
+      engine->set_maxmemory(cap);
+      ASSERT_TRUE(comes([&] { return engine->stats().hot.bytes <= cap / 8 * 5; }));
+      engine->set_policy(EvictionPolicy::allkeys_lru);
+      put_all();
+      ask();
+      EXPECT_LE(engine->used_memory(), cap);
+    }
+    // Which keys are hot is learned anew, by fewer bins, and by as many as before.
+    uint64_t hits = engine->stats().fast_hits;
+    ASSERT_TRUE(comes([&] { return engine->stats().fast_hits > hits; }));
+    engine->set_maxmemory(0);
+    ASSERT_TRUE(comes([&] { return engine->stats().hot.bytes >= bytes_before / 8 * 7; }));
+    hits = engine->stats().fast_hits;
+    ASSERT_TRUE(comes([&] { return engine->stats().fast_hits > hits; }));
+  }
 }
 
 TEST_F(HotStoreTest, OptionsThatCannotBeAreRefused) {

@@ -5,6 +5,9 @@
 // multiplication and one read. What the states allow is said by who keeps hot keys
 // (hot/hot_table.h); who changes them, and when, by router/bin_flow.h.
 //
+// Their number may change while all are cold. A request that still goes by the old number finds a
+// cold bin, too, and has ended before any bin becomes hot by the new one, as after every change.
+//
 // Threads. Any may ask; one changes. A request asks within an epoch, and whoever changes a state
 // waits for earlier epochs to end (`Grace`) before it relies on the change.
 #pragma once
@@ -14,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/give_back.h"
 #include "base/macros.h"
 #include "items/epoch.h"
 
@@ -28,17 +32,25 @@ class BinStates {
 
   // All are cold. `count` is at least 1.
   explicit BinStates(uint32_t count = usual_count)
-      : count_(count), states_(new std::atomic<BinState>[count]()) {
+      : most_(count), count_(count), states_(new std::atomic<BinState>[count]()) {
     in_state_[0].store(count, std::memory_order_relaxed);
   }
 
-  uint32_t count() const { return count_; }
+  ISOTHERM_INLINE uint32_t count() const { return count_.load(std::memory_order_relaxed); }
+  uint32_t most() const { return most_; }
+  // From 1 to `most`, while all are cold.
+  void set_count(uint32_t count) {
+    count_.store(count, std::memory_order_seq_cst);
+    in_state_[0].store(count, std::memory_order_relaxed);
+    give_back(states_.get() + count, states_.get() + most_);
+  }
   ISOTHERM_INLINE uint32_t bin_of(uint64_t hash) const {
-    return static_cast<uint32_t>((hash >> 32) * count_ >> 32);
+    return static_cast<uint32_t>((hash >> 32) * count() >> 32);
   }
   // The lowest hash of a bin.
   uint64_t first_hash(uint32_t bin) const {
-    return (((uint64_t{bin} << 32) + count_ - 1) / count_) << 32;
+    const uint32_t bins = count();
+    return (((uint64_t{bin} << 32) + bins - 1) / bins) << 32;
   }
 
   ISOTHERM_INLINE BinState state(uint32_t bin) const {
@@ -56,7 +68,8 @@ class BinStates {
   }
 
  private:
-  const uint32_t count_;
+  const uint32_t most_;
+  std::atomic<uint32_t> count_;
   const std::unique_ptr<std::atomic<BinState>[]> states_;
   std::array<std::atomic<uint32_t>, bin_state_count> in_state_{};
 };

@@ -43,7 +43,10 @@ HotTable::~HotTable() {
 }
 
 std::unique_ptr<FastPart> HotTable::make_part(uint64_t bytes) const {
-  return std::make_unique<FastPart>(bytes, options_.largest, options_.seed);
+  // A large page would be larger than all of it.
+  const bool small = bytes < options_.least_bytes;
+  const HugeBlock::Pages largest = small ? HugeBlock::Pages::normal : options_.largest;
+  return std::make_unique<FastPart>(bytes, largest, options_.seed);
 }
 
 void HotTable::count_memory(const FastPart& part, int sign) {
@@ -141,7 +144,7 @@ uint64_t HotTable::wanted_bytes() const {
   const uint64_t now = current_->bytes();
   const uint64_t most = most_bytes();
   uint64_t fewer = now;
-  while (fewer > most && fewer / 2 >= options_.least_bytes) fewer /= 2;
+  while (fewer > most && fewer / 2 >= smallest_bytes) fewer /= 2;
   if (fewer != now) return fewer;
   const double load = current_->load();
   if (load > grow_at && now * 2 <= most) return now * 2;

@@ -26,7 +26,8 @@
 // half of it when it is nearly empty: changes take keys away from both parts, earlier epochs end,
 // changes put keys into both, the keys of hot bins are put into the new one, look-ups go there, and
 // the old one goes when earlier epochs have ended. Parts stay within `most_bytes` and within the
-// memory budget: one of more than half of a cap that was lowered is replaced by a smaller one.
+// memory budget: one of more than half of a cap that was lowered is replaced by a smaller one, also
+// by one of less than `least_bytes`.
 // Where there is no room to grow, keys that are not read give way.
 //
 // Flushes. Entries name their index by its number, which no later index has. So nobody finds those
@@ -68,7 +69,7 @@ class BinKeeper {
 class HotTable : public BinKeeper {
  public:
   struct Options {
-    uint64_t least_bytes = 2 << 20;  // of the fast part
+    uint64_t least_bytes = 2 << 20;  // of the fast part, where the cap has room
     uint64_t most_bytes = uint64_t{1} << 40;
     HugeBlock::Pages largest = HugeBlock::Pages::huge_1g;
     uint64_t seed = draw_seed();
@@ -76,6 +77,7 @@ class HotTable : public BinKeeper {
   static constexpr double grow_at = 0.7;
   static constexpr double shrink_at = 0.1;
   static constexpr uint64_t least_cap = 2;  // times the part, but for the smallest one
+  static constexpr uint64_t smallest_bytes = 4 << 10;
   static constexpr uint32_t lines_a_step = 256;
   static constexpr uint32_t places_a_step = 4096;
 

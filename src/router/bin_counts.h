@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "base/give_back.h"
 #include "base/macros.h"
 #include "hot/bin_states.h"
 
@@ -18,14 +19,14 @@ namespace isotherm {
 
 class BinCounts {
  public:
-  explicit BinCounts(const BinStates& bins) : bins_(bins), counts_(bins.count()) {}
+  explicit BinCounts(const BinStates& bins) : bins_(bins), counts_(bins.most()) {}
 
   ISOTHERM_INLINE void note(uint64_t hash) {
     counts_[bins_.bin_of(hash)].fetch_add(1, std::memory_order_relaxed);
   }
   // Copies all counts and returns their sum.
   uint64_t read(std::vector<uint32_t>& counts) const {
-    counts.resize(counts_.size());
+    counts.resize(bins_.count());
     uint64_t sum = 0;
     for (size_t bin = 0; bin < counts.size(); ++bin) {
       counts[bin] = counts_[bin].load(std::memory_order_relaxed);
@@ -34,10 +35,18 @@ class BinCounts {
     return sum;
   }
   void age() {
-    for (std::atomic<uint32_t>& count : counts_) {
+    for (uint32_t bin = 0; bin < bins_.count(); ++bin) {
+      std::atomic<uint32_t>& count = counts_[bin];
       const uint32_t now = count.load(std::memory_order_relaxed);
       if (now != 0) count.fetch_sub(now - now / 2, std::memory_order_relaxed);
     }
+  }
+  // Behind a change of the number of bins.
+  void forget() {
+    for (uint32_t bin = 0; bin < bins_.count(); ++bin) {
+      counts_[bin].store(0, std::memory_order_relaxed);
+    }
+    give_back(counts_.data() + bins_.count(), counts_.data() + counts_.size());
   }
 
  private:

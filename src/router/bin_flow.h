@@ -39,6 +39,17 @@ class BinFlow {
   bool step();
   bool waits() const { return !moving_.empty() && !seen_by_all_; }
 
+  // Whether all bins are cold and none is to become hot. `let_go`, then: takes no memory for what
+  // is to move.
+  bool is_cold() const {
+    return moving_.empty() && to_warm_.empty() &&
+           states_.in_state(BinState::cold) == states_.count();
+  }
+  void let_go() {
+    to_cool_ = {};
+    to_warm_ = {};
+  }
+
   uint64_t warmed() const { return warmed_.get(); }
   uint64_t cooled() const { return cooled_.get(); }
 

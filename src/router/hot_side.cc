@@ -27,6 +27,13 @@ uint64_t memory_for(const RouterOptions& options, uint64_t cap) {
   return cap != 0 ? std::max(cap / 8, RouterOptions::least_memory) : usual_most_bytes;
 }
 
+// The same while the store runs: items need room beside it, whatever the options say.
+uint64_t memory_now(const RouterOptions& options, uint64_t cap) {
+  const uint64_t bytes = memory_for(options, cap);
+  if (cap == 0) return bytes;
+  return std::min(bytes, std::max(cap / HotTable::least_cap, RouterOptions::least_memory));
+}
+
 uint32_t bins_for(const RouterOptions& options, uint64_t most_bytes) {
   const uint64_t most = std::max<uint64_t>(most_bytes / 2 / bytes_a_bin, 1);
   return static_cast<uint32_t>(std::min<uint64_t>(options.bins, most));
@@ -106,6 +113,18 @@ bool HotSide::move() {
   return moved || grew;
 }
 
+// Whether the number of bins is to be another; a step towards that.
+bool HotSide::divides_anew() {
+  const uint32_t before = states_.count();
+  const uint32_t wanted =
+      std::min(bins_for(options_, memory_now(options_, budget_.limit())), states_.most());
+  divides_ = divides_ || wanted != before;
+  if (!divides_ || !router_.divide_anew(wanted)) return divides_;
+  divides_ = false;
+  budget_.hot.fetch_add((int64_t{wanted} - int64_t{before}) * static_cast<int64_t>(bytes_a_bin));
+  return false;
+}
+
 void HotSide::work() {
   using Clock = std::chrono::steady_clock;
   const std::chrono::milliseconds interval(options_.interval_ms);
@@ -116,7 +135,7 @@ void HotSide::work() {
     lock.unlock();
     Clock::duration pause = Clock::duration::zero();
     try {
-      if (Clock::now() >= next) {
+      if (!divides_anew() && Clock::now() >= next) {
         const Clock::time_point began = Clock::now();
         router_.train(keys());
         next = began + std::max<Clock::duration>(interval, least_rest * (Clock::now() - began));

@@ -8,7 +8,9 @@
 // slot, it tries again at the next interval: until then bins stay as they are.
 //
 // Memory. At most `memory` bytes, which are part of the store's budget: the state, counts and order
-// of each bin, of which there are fewer where they would take more than half, and the table.
+// of each bin, of which there are fewer where they would take more than half, and the table. While
+// the store's cap is lower than at the start the table takes at most half of it, and there are as
+// many bins as a start with that cap would make: all cool before their number changes.
 //
 // Threads. The table's look-ups and changes, the counts and `stats`: any.
 // Sources. KVCG, section 7 (a model that is trained online); EKRM (the table).
@@ -45,10 +47,11 @@ class HotSide {
  private:
   void work();
   bool move();
+  bool divides_anew();
   uint64_t keys() const;  // in the store
 
   const RouterOptions options_;
-  const uint64_t most_bytes_;
+  const uint64_t most_bytes_;  // at the start
   MemoryBudget& budget_;
   const HotTable::IndexOf index_of_;
   const uint32_t databases_;
@@ -57,6 +60,7 @@ class HotSide {
   HotTable table_;
   Router router_;
   Counter failures_;
+  bool divides_ = false;  // bins cool, to be another number
 
   std::mutex mutex_;
   std::condition_variable told_;

@@ -34,6 +34,8 @@ class Model {
   virtual std::string_view name() const = 0;
   // Sets hot[bin] for each bin that should be hot; all are false before.
   virtual void choose(const BinSample& sample, std::vector<bool>& hot) = 0;
+  // Takes no memory until it is asked again.
+  virtual void let_go() {}
 };
 
 class HistogramModel : public Model {
@@ -61,6 +63,7 @@ class BudgetModel : public Model {
   explicit BudgetModel(const Bounds& bounds) : bounds_(bounds) {}
   std::string_view name() const override { return "budget"; }
   void choose(const BinSample& sample, std::vector<bool>& hot) override;
+  void let_go() override { order_ = {}; }
 
   // The share of requests that the hot side can answer, when it has `threads` threads, a hot
   // request takes `hot_ns`, a cold one takes `cold_ns` of the same threads (to be packed and

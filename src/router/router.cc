@@ -45,4 +45,24 @@ bool Router::train(uint64_t keys) {
   return true;
 }
 
+bool Router::divide_anew(uint32_t bins) {
+  if (!cools_all_) {
+    hot_.assign(states_.count(), false);
+    flow_.want(hot_, {});
+    share_hot_.store(0, std::memory_order_relaxed);
+    cools_all_ = true;
+  }
+  if (!flow_.is_cold()) return false;
+  std::vector<bool> none(bins);  // may throw, so before what changes
+  flow_.let_go();
+  model_->let_go();
+  states_.set_count(bins);
+  counts_.forget();
+  sample_ = {};
+  hot_ = std::move(none);
+  refusals_ = 0;
+  cools_all_ = false;
+  return true;
+}
+
 }  // namespace isotherm

@@ -50,6 +50,9 @@ class Router {
   // Learns from what was sampled; true if the model's choice is put into effect. `keys`: in the
   // store.
   bool train(uint64_t keys);
+  // Towards another number of bins, for which all become cold first: begins, or goes on once `step`
+  // has cooled them; true when it is done. Nothing may be trained meanwhile.
+  bool divide_anew(uint32_t bins);
   // A step of moving bins; true while there is more to do.
   bool step() { return flow_.step(); }
   // Whether the next one only looks if requests that began earlier have ended.
@@ -77,6 +80,7 @@ class Router {
   std::vector<bool> hot_;  // in effect
   std::vector<uint32_t> sample_;
   uint32_t refusals_ = 0;
+  bool cools_all_ = false;  // for another number of bins
   std::atomic<double> share_hot_{0};
   Counter trainings_, changes_;
 };
