@@ -14,6 +14,9 @@ bool KeyLocks::closes_circle(const Owner& owner, const Lock& wanted) {
 }
 
 KeyLocks::Outcome KeyLocks::take(Owner& owner, std::string_view key, int64_t timeout_ms) {
+  // Longer than a machine runs; the clock's own numbers end after some hundred years.
+  constexpr int64_t longest_ms = int64_t{1000} * 60 * 60 * 24 * 365 * 100;
+  if (timeout_ms < 0 || timeout_ms > longest_ms) timeout_ms = -1;
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   std::unique_lock guard(mutex_);
   const auto place = locks_.try_emplace(std::string(key)).first;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +29,23 @@ TEST(KeyLocksTest, AKeyHasOneOwner) {
   EXPECT_EQ(locks.size(), 2u);
   locks.give_back(other);
   EXPECT_EQ(locks.size(), 0u);
+}
+
+TEST(KeyLocksTest, ATimeoutMayBeLongerThanTheClockCounts) {
+  for (const int64_t timeout :
+       {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max() / 1'000'000}) {
+    KeyLocks locks;
+    KeyLocks::Owner one;
+    KeyLocks::Owner other;
+    ASSERT_EQ(locks.take(one, "a", 0), Outcome::taken);
+    Outcome outcome = Outcome::timed_out;
+    std::thread waits([&] { outcome = locks.take(other, "a", timeout); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    locks.give_back(one);
+    waits.join();
+    EXPECT_EQ(outcome, Outcome::taken) << timeout;
+    locks.give_back(other);
+  }
 }
 
 // Three in a circle, of whom each has a key: whoever comes last is told, and the others go on.
