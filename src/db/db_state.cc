@@ -42,8 +42,7 @@ const DbOptions& checked(const DbOptions& options) {
 
 Options engine_options(const DbOptions& options, const std::string& folder) {
   Options its;
-  its.maxmemory = checked(options).memory;
-  make_folder(folder);
+  its.maxmemory = options.memory;
   its.maxmemory_policy = EvictionPolicy::allkeys_lru;
   its.databases = intents_database + 1;
   its.max_value_bytes = WritePlan::most_value;
@@ -68,23 +67,28 @@ SyncPolicy policy_of(DbSync sync) {
 
 }  // namespace
 
-void make_folder(const std::string& folder) {
+std::string make_folder(const std::string& folder) {
   std::error_code error;
   if (std::filesystem::exists(folder + "/CURRENT", error)) {
     throw std::invalid_argument(
         folder + " is a database of RocksDB's own; copy its keys into a Db in another folder");
   }
   std::filesystem::create_directories(folder, error);
+  std::string its;
+  if (!error) its = std::filesystem::canonical(folder, error).string();
   if (error) {
     throw std::runtime_error("cannot make the folder '" + folder + "': " + error.message());
   }
+  return its;
 }
 
 DbState::DbState(const DbOptions& options, const std::string& folder, Files& files,
                  const SortedTierMaker& make_sorted)
-    : merges_(options.merges), engine_(engine_options(options, folder), its_clock(), make_sorted) {
+    : merges_(checked(options).merges),
+      folder_(make_folder(folder)),
+      engine_(engine_options(options, folder_), its_clock(), make_sorted) {
   StoredJournalOptions its;
-  its.folder = folder;
+  its.folder = folder_;
   its.name = "journal";
   its.policy = policy_of(options.sync);
   its.readers = options.start_threads;

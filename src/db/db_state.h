@@ -34,8 +34,9 @@
 namespace isotherm {
 
 // Files of a database of another program and ours are not to be mixed: throws where there are such,
-// and where there can be no folder.
-void make_folder(const std::string& folder);
+// and where there can be no folder. Returns its name from the root on, without links, by which it is
+// found also when the program has gone to another folder.
+std::string make_folder(const std::string& folder);
 
 class DbState {
  public:
@@ -103,6 +104,7 @@ class DbState {
                             uint64_t bytes, uint32_t threads);
 
   const MergeFunctions merges_;
+  const std::string folder_;
   Engine engine_;
   std::unique_ptr<StoredJournal> journal_;
   std::unique_ptr<DbWorkers> workers_;

@@ -51,6 +51,17 @@ TEST_F(DbTest, AFolderIsOpenOnce) {
                               "/tree is open already, in this program: use what has it open, or "
                               "close that before");
   EXPECT_EQ(other, nullptr);
+  // By any of its names, and it goes on as it was.
+  std::filesystem::create_directory_symlink(folder_, root_ + "/link");
+  for (const std::string& name :
+       {folder_ + "/", root_ + "/./db", root_ + "/link",
+        std::filesystem::relative(std::string(folder_)).string()}) {
+    EXPECT_EQ(Db::open(options_, name, other).text(), twice.text()) << name;
+  }
+  put("a", "1");
+  ASSERT_TRUE(db_->flush().ok());
+  ASSERT_TRUE(open().ok());
+  EXPECT_EQ(all(), "a=1 ");
   DbOptions wrong;
   wrong.merges[1] = [](auto, auto, auto, auto&) { return true; };
   EXPECT_EQ(code(Db::open(wrong, root_ + "/other", other)), Code::invalid);
@@ -63,6 +74,19 @@ TEST_F(DbTest, AFolderIsOpenOnce) {
   wrong = {};
   wrong.sync = static_cast<DbSync>(9);
   EXPECT_EQ(code(Db::open(wrong, root_ + "/other", other)), Code::invalid);
+}
+
+TEST_F(DbTest, StaysWhereItIsWhenTheProgramGoesToAnotherFolder) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(root_);
+  std::unique_ptr<Db> other;
+  ASSERT_TRUE(Db::open(options_, "relative", other).ok());
+  std::filesystem::current_path(before);
+  EXPECT_EQ(other->put("a", "1").text() + other->sync().text() + other->flush().text(), "");
+  EXPECT_EQ(other->checkpoint(root_ + "/copy").text(), "");
+  other.reset();
+  ASSERT_TRUE(Db::open(options_, root_ + "/relative", other).ok());
+  EXPECT_EQ(all(*other), "a=1 ");
 }
 
 TEST_F(DbTest, AMergeThatIsRefusedWritesNothing) {

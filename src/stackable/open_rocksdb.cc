@@ -107,7 +107,11 @@ Status open_rocksdb(const rocksdb::DBOptions& options, const std::string& name,
   if (mine == nullptr) return Status::InvalidArgument("Default column family not specified");
   if (Status status = check(options, name, *mine); !status.ok()) return status;
   rocksdb::DB* others = nullptr;
-  Status status = rocksdb::DB::Open(options, families_of(name), families, handles, &others);
+  // By the one name of the folder, as RocksDB takes another for another database.
+  std::error_code error;
+  const std::string folder = std::filesystem::canonical(name, error).string();
+  if (error) return Status::IOError(name, error.message());
+  Status status = rocksdb::DB::Open(options, families_of(folder), families, handles, &others);
   if (!status.ok()) return status;
   DbOptions its = more;
   if (mine->merge_operator != nullptr) {
@@ -115,7 +119,7 @@ Status open_rocksdb(const rocksdb::DBOptions& options, const std::string& name,
   }
   std::unique_ptr<rocksdb::DB> owner;
   std::unique_ptr<Db> opened;
-  status = rocks_status(Db::open(its, name, opened));
+  status = rocks_status(Db::open(its, folder, opened));
   if (status.ok()) {
     const bool syncs = more.sync == DbSync::always;
     auto both = std::make_unique<RocksDb>(std::move(opened), others, name, syncs);

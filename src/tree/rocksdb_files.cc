@@ -75,9 +75,9 @@ class MergeListener final : public rocksdb::EventListener {
 
 class RocksdbFiles final : public TreeFiles {
  public:
-  RocksdbFiles(std::string folder, const std::string& options, uint64_t cache_bytes,
+  RocksdbFiles(const std::string& folder, const std::string& options, uint64_t cache_bytes,
                std::function<int64_t()> now_ms)
-      : folder_(std::move(folder)), filter_(std::move(now_ms)), leaves_(2 * cache_bytes) {
+      : folder_(made(folder)), filter_(std::move(now_ms)), leaves_(2 * cache_bytes) {
     rocksdb::BlockBasedTableOptions table;
     table.block_cache = cache_ = rocksdb::NewLRUCache(cache_bytes);
     table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(filter_bits));
@@ -270,6 +270,16 @@ class RocksdbFiles final : public TreeFiles {
   static std::string mark_in(const std::string& folder) { return folder + "/ISOTHERM-CHECKPOINT"; }
   static void check(const rocksdb::Status& status) {
     if (!status.ok()) throw TreeError(text_of(status));
+  }
+  // Its one name: RocksDB knows by the name that this program has a folder open already, and would
+  // open it again by another. It stays when the program goes to another folder, too.
+  static std::string made(const std::string& folder) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    std::string its;
+    if (!error) its = std::filesystem::canonical(folder, error).string();
+    if (error) throw TreeError("tree: cannot make " + folder + ": " + error.message());
+    return its;
   }
   // RocksDB tells of the lock, and not of what that means.
   void check_lock(const rocksdb::Status& status) const {

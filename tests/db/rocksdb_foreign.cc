@@ -94,6 +94,25 @@ void refuses_options(const std::string& folder) {
   expect(status.ok(), "good options are refused: " + status.ToString());
 }
 
+// By whatever name: two of them on the same files would destroy each other's.
+void refuses_what_is_open(const std::string& folder) {
+  rocksdb::DB* db = nullptr;
+  expect(isotherm::open_rocksdb(options(), folder, &db).ok(), "it does not open");
+  std::unique_ptr<rocksdb::DB> owner(db);
+  std::filesystem::create_directory_symlink(folder, folder + "-link");
+  for (const std::string& name : {folder, folder + "/", folder + "/../open", folder + "-link"}) {
+    expect(open_ours(options(), name).IsIOError(), name + " is opened twice");
+  }
+  rocksdb::ColumnFamilyHandle* family = nullptr;
+  expect(db->CreateColumnFamily(rocksdb::ColumnFamilyOptions(), "other", &family).ok(), "family");
+  expect(db->Put({}, "key", "value").ok() && db->Put({}, family, "key", "value").ok(), "Put");
+  expect(db->DestroyColumnFamilyHandle(family).ok(), "handle");
+  owner.reset();
+  std::vector<std::string> names;
+  expect(isotherm::list_rocksdb_families(options(), folder, &names).ok() && names.size() == 2,
+         "what was open has lost a column family");
+}
+
 // RocksDB's own may do anything then.
 void refuses_what_is_closed(const std::string& folder) {
   rocksdb::DB* db = nullptr;
@@ -132,6 +151,7 @@ int main() {
   if (::mkdtemp(folder.data()) == nullptr) return 1;
   refuses_foreign(folder + "/foreign");
   refuses_options(folder + "/ours");
+  refuses_what_is_open(folder + "/open");
   refuses_what_is_closed(folder + "/closed");
   std::filesystem::remove_all(folder);
   return wrong == 0 ? 0 : 1;
