@@ -89,6 +89,17 @@ TEST_F(DbTest, StaysWhereItIsWhenTheProgramGoesToAnotherFolder) {
   EXPECT_EQ(all(*other), "a=1 ");
 }
 
+TEST_F(DbTest, OptionsOfTheTreeThatWouldLoseKeysAreRefused) {
+  for (const char* options :
+       {"comparator=rocksdb.ReverseBytewiseComparator", "compaction_style=kCompactionStyleFIFO",
+        "table_factory=PlainTable"}) {
+    DbOptions wrong = options_;
+    wrong.tree_options = options;
+    std::unique_ptr<Db> other;
+    EXPECT_EQ(code(Db::open(wrong, root_ + "/other", other)), Code::failed) << options;
+  }
+}
+
 TEST_F(DbTest, AMergeThatIsRefusedWritesNothing) {
   put("text", "abc");
   WriteGroup group;

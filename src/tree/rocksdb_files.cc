@@ -103,6 +103,7 @@ class RocksdbFiles final : public TreeFiles {
     rocksdb::Options its;
     check(rocksdb::GetOptionsFromString(rocksdb::ConfigOptions(), options_, options, &its));
     options_ = its;
+    check_options();
     check_owner();
     make_incoming();
     DiskReserve reserve(system_files(), folder_);
@@ -280,6 +281,18 @@ class RocksdbFiles final : public TreeFiles {
     if (!error) its = std::filesystem::canonical(folder, error).string();
     if (error) throw TreeError("tree: cannot make " + folder + ": " + error.message());
     return its;
+  }
+  // Those by which keys would be lost, or runs never be taken in.
+  void check_options() const {
+    if (options_.comparator != rocksdb::BytewiseComparator()) {
+      throw TreeError("tree: keys are in the order of their bytes, and by no other comparator");
+    }
+    if (options_.compaction_style == rocksdb::kCompactionStyleFIFO) {
+      throw TreeError("tree: compaction_style FIFO would drop keys");
+    }
+    if (!options_.table_factory->IsInstanceOf(rocksdb::TableFactory::kBlockBasedTableName())) {
+      throw TreeError("tree: files are BlockBasedTable, and of no other table_factory");
+    }
   }
   // RocksDB tells of the lock, and not of what that means.
   void check_lock(const rocksdb::Status& status) const {
