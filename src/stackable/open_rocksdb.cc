@@ -59,6 +59,10 @@ Status check(const rocksdb::DBOptions& options, const std::string& name,
   if (options.env != rocksdb::Env::Default()) {
     return Status::NotSupported("an env for the default column family, which lies on the disk");
   }
+  // Their commits go to RocksDB's own files, where nobody looks for the default column family.
+  if (options.allow_2pc) {
+    return Status::NotSupported("a TransactionDB over the default column family (allow_2pc)");
+  }
   if (std::filesystem::exists(name + "/CURRENT")) {
     return Status::InvalidArgument(
         name, "is a database of RocksDB's own; copy its keys into a database in another folder");

@@ -354,6 +354,13 @@ rocksdb::Status RocksDb::GetPropertiesOfAllTables(Family* family,
   return is_mine(family) ? not_mine() : db_->GetPropertiesOfAllTables(family, properties);
 }
 
+rocksdb::Status RocksDb::GetPropertiesOfTablesInRange(
+    Family* family, const rocksdb::Range* ranges, size_t count,
+    rocksdb::TablePropertiesCollection* properties) {
+  return is_mine(family) ? not_mine()
+                         : db_->GetPropertiesOfTablesInRange(family, ranges, count, properties);
+}
+
 rocksdb::Status RocksDb::PromoteL0(Family* family, int level) {
   return is_mine(family) ? not_mine() : db_->PromoteL0(family, level);
 }

@@ -2,8 +2,8 @@
 //
 //   default column family ─▶ Db (isotherm/db.h)
 //   others, and all the rest ─▶ StackableDB ─▶ a database of RocksDB's own
-// What would show, or copy, the default column family by way of RocksDB's own files is refused,
-// since there is nothing of it: a copy without it would be worse than none.
+// What would show, copy or check the default column family by way of RocksDB's own files is
+// refused, since there is nothing of it: a copy without it would be worse than none.
 //
 // Threads. Any.
 #pragma once
@@ -111,11 +111,22 @@ class RocksDb final : public rocksdb::StackableDB {
   using StackableDB::GetPropertiesOfAllTables;
   Status GetPropertiesOfAllTables(Family* family,
                                   rocksdb::TablePropertiesCollection* properties) override;
+  Status GetPropertiesOfTablesInRange(Family* family, const rocksdb::Range* ranges, size_t count,
+                                      rocksdb::TablePropertiesCollection* properties) override;
   Status PromoteL0(Family* family, int level) override;
   Status GetLiveFiles(std::vector<std::string>& files, uint64_t* manifest_bytes,
                       bool flushes) override;
   Status GetLiveFilesStorageInfo(const rocksdb::LiveFilesStorageInfoOptions& how,
                                  std::vector<rocksdb::LiveFileStorageInfo>* files) override;
+  Status GetLiveFilesChecksumInfo(rocksdb::FileChecksumList* /*sums*/) override {
+    return not_mine();
+  }
+  Status GetSortedWalFiles(rocksdb::VectorLogPtr& /*files*/) override { return not_mine(); }
+  Status LockWAL() override { return not_mine(); }
+  Status UnlockWAL() override { return not_mine(); }
+  Status VerifyChecksum() override { return not_mine(); }
+  Status VerifyChecksum(const rocksdb::ReadOptions& /*how*/) override { return not_mine(); }
+  Status VerifyFileChecksums(const rocksdb::ReadOptions& /*how*/) override { return not_mine(); }
   Status GetUpdatesSince(rocksdb::SequenceNumber number,
                          std::unique_ptr<rocksdb::TransactionLogIterator>* iterator,
                          const rocksdb::TransactionLogIterator::ReadOptions& how) override;

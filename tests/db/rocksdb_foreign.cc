@@ -84,6 +84,7 @@ void refuses_options(const std::string& folder) {
       [&](rocksdb::Options& its) { its.compaction_filter = &drops; },
       [](rocksdb::Options& its) { its.compaction_style = rocksdb::kCompactionStyleFIFO; },
       [&](rocksdb::Options& its) { its.env = memory.get(); },
+      [](rocksdb::Options& its) { its.allow_2pc = true; },
       [](rocksdb::Options& its) { its.comparator = rocksdb::ReverseBytewiseComparator(); }};
   for (const auto& set : bad) {
     rocksdb::Options its = options();
@@ -92,6 +93,26 @@ void refuses_options(const std::string& folder) {
   }
   const rocksdb::Status status = open_ours(options(), folder);
   expect(status.ok(), "good options are refused: " + status.ToString());
+}
+
+// What would look at RocksDB's own files alone, and say that all is well.
+void refuses_what_passes_it_by(const std::string& folder) {
+  rocksdb::DB* db = nullptr;
+  expect(isotherm::open_rocksdb(options(), folder, &db).ok(), "it does not open");
+  const std::unique_ptr<rocksdb::DB> owner(db);
+  expect(db->Put({}, "key", "value").ok(), "Put");
+  expect(db->VerifyChecksum().IsNotSupported(), "VerifyChecksum");
+  expect(db->VerifyChecksum({}).IsNotSupported(), "VerifyChecksum");
+  expect(db->VerifyFileChecksums({}).IsNotSupported(), "VerifyFileChecksums");
+  expect(db->LockWAL().IsNotSupported() && db->UnlockWAL().IsNotSupported(), "LockWAL");
+  rocksdb::VectorLogPtr logs;
+  expect(db->GetSortedWalFiles(logs).IsNotSupported(), "GetSortedWalFiles");
+  const rocksdb::Range all("a", "z");
+  rocksdb::TablePropertiesCollection tables;
+  expect(db->GetPropertiesOfTablesInRange(nullptr, &all, 1, &tables).IsNotSupported(),
+         "GetPropertiesOfTablesInRange");
+  const std::unique_ptr<rocksdb::FileChecksumList> sums(rocksdb::NewFileChecksumList());
+  expect(db->GetLiveFilesChecksumInfo(sums.get()).IsNotSupported(), "GetLiveFilesChecksumInfo");
 }
 
 // By whatever name: two of them on the same files would destroy each other's.
@@ -151,6 +172,7 @@ int main() {
   if (::mkdtemp(folder.data()) == nullptr) return 1;
   refuses_foreign(folder + "/foreign");
   refuses_options(folder + "/ours");
+  refuses_what_passes_it_by(folder + "/passed");
   refuses_what_is_open(folder + "/open");
   refuses_what_is_closed(folder + "/closed");
   std::filesystem::remove_all(folder);
