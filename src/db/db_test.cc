@@ -53,9 +53,8 @@ TEST_F(DbTest, AFolderIsOpenOnce) {
   EXPECT_EQ(other, nullptr);
   // By any of its names, and it goes on as it was.
   std::filesystem::create_directory_symlink(folder_, root_ + "/link");
-  for (const std::string& name :
-       {folder_ + "/", root_ + "/./db", root_ + "/link",
-        std::filesystem::relative(std::string(folder_)).string()}) {
+  for (const std::string& name : {folder_ + "/", root_ + "/./db", root_ + "/link",
+                                  std::filesystem::relative(std::string(folder_)).string()}) {
     EXPECT_EQ(Db::open(options_, name, other).text(), twice.text()) << name;
   }
   put("a", "1");
@@ -126,9 +125,23 @@ TEST_F(DbTest, AFunctionThatThrowsWritesNothing) {
   options_.merges[merge_by::first_own] = [](auto, auto, auto, auto&) -> bool {
     throw std::runtime_error("no");
   };
+  options_.merges[merge_by::first_own + 1] = [](auto, auto, auto, auto&) -> bool { throw 1; };
+  options_.merges[merge_by::first_own + 2] = [](auto, auto, auto, auto&) -> bool {
+    throw std::bad_alloc();
+  };
   ASSERT_TRUE(open().ok());
-  EXPECT_EQ(code(db_->merge("a", merge_by::first_own, "")), Code::merge_failed);
-  EXPECT_EQ(get("a"), "not found");
+  const Code codes[] = {Code::merge_failed, Code::merge_failed, Code::out_of_memory};
+  for (uint32_t i = 0; i < std::size(codes); ++i) {
+    const uint32_t function = merge_by::first_own + i;
+    EXPECT_EQ(code(db_->merge("a", function, "")), codes[i]) << i;
+    EXPECT_EQ(get("a"), "not found");
+    // A transaction calls it when it reads, too.
+    const auto transaction = begin();
+    std::string value;
+    EXPECT_TRUE(transaction->merge("a", function, "").ok());
+    EXPECT_EQ(code(transaction->get("a", value)), codes[i]) << i;
+    EXPECT_EQ(code(transaction->commit()), codes[i]) << i;
+  }
 }
 
 TEST_F(DbTest, ACheckpointOpensAndIsADbOfItsOwn) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -82,7 +84,17 @@ DbStatus MergeFunctions::apply(const WriteGroup::Row& change, DbValue& value) co
   }
   std::string result;
   const Existing existing = value.there ? Existing(value.text) : Existing();
-  if (!function->second(change.key, existing, change.value, result)) {
+  bool made = false;
+  try {
+    made = function->second(change.key, existing, change.value, result);
+  } catch (const std::bad_alloc&) {
+    throw;  // which is no refusal
+  } catch (const std::exception& error) {
+    return {DbStatus::Code::merge_failed, error.what()};
+  } catch (...) {
+    return {DbStatus::Code::merge_failed, "a merge function has thrown"};
+  }
+  if (!made) {
     return {DbStatus::Code::merge_failed,
             "merge function " + std::to_string(change.function) + " refused the value or operand"};
   }

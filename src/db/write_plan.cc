@@ -1,7 +1,6 @@
 #include "db/write_plan.h"
 
 #include <atomic>
-#include <exception>
 
 #include "base/worker_pool.h"
 #include "db/statuses.h"
@@ -111,10 +110,9 @@ void WritePlan::check(Batch& batch, Batch::Row row) {
       columns.value[its.row] = its.value.text;
       if (!its.value.there) columns.op[its.row] = Op::erase;
     }
-  } catch (const std::exception& error) {
-    problem_ = {DbStatus::Code::merge_failed, error.what()};
   } catch (...) {
-    problem_ = {DbStatus::Code::merge_failed, "a merge function has thrown"};
+    // What functions throw is a status by then. The text is short enough to need no memory.
+    problem_ = {DbStatus::Code::out_of_memory, "no memory"};
   }
   if (!problem_.ok()) batch.cancel(row, batch.size());
 }
