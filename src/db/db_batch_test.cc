@@ -24,6 +24,8 @@ TEST_F(DbBatchTest, RequestsOfABatchOnOneKeyTakeEffectInOrder) {
     const auto after = batch.get("there");
     const auto never = batch.erase("never");
     batch.put("there", "0");
+    EXPECT_EQ(code(batch.status(before)), Code::invalid);
+    EXPECT_EQ(batch.status(before).text(), "it was not run");
     ASSERT_TRUE(batch.run().ok());
     EXPECT_EQ(batch.size(), 8u);
     EXPECT_EQ(batch.value(before), "0");

@@ -51,6 +51,8 @@ DbStatus status_of(Status status) {
       return {out_of_memory, "there is no memory for it"};
     case Status::not_saved:
       return {not_saved, "the disk fails"};
+    case Status::pending:
+      return {invalid, "it was not run"};
     default:
       return {corrupt, "unexpected: " + std::string(to_string(status))};
   }
