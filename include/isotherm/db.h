@@ -29,12 +29,15 @@
 //
 // Errors. A Db throws nothing; a DbStatus has a code and a text. (What makes containers throws
 // std::bad_alloc without memory, as they do: a WriteGroup, `multi_get`, `statistics`.) While the
-// disk fails, writes are `not_saved`, reads go on, and it heals by itself.
+// disk fails, writes are `not_saved`, reads go on, and it heals by itself. Where the system has no
+// memory (RLIMIT_AS) for a thread of RocksDB's own, which merges files, the program ends.
 //
 // Limits. A key and a value have at most 512 MiB each, a group 2^30 changes. While one is written
-// it takes some hundred bytes a change and five times its own beside `memory`. Needs RocksDB at
-// build time: without it `open` says so. What held snapshots show counts against `memory`: one
-// keeps what is changed the first time behind it, and up to seven runs.
+// it takes some hundred bytes a change and five times its own beside `memory`. Keys should be
+// short: of each file RocksDB keeps some in memory, so one of very many MiB leaves none of `memory`
+// for the rest, and each write then waits until it was taken into the files. Needs RocksDB at build
+// time: without it `open` says so. What held snapshots show counts against `memory`: one keeps what
+// is changed the first time behind it, and up to seven runs.
 #pragma once
 
 #include <cstdint>
@@ -96,7 +99,8 @@ struct DbOptions {
   uint64_t gpu_memory = 0;
   uint32_t gpu = 0;  // which, as CUDA counts them
   DbSync sync = DbSync::everysec;
-  // RocksDB's options for the files, as its own text: "name=value;name=value".
+  // RocksDB's options for the files, as its own text: "name=value;name=value". By which keys would
+  // be lost (FIFO compaction, another comparator or table factory), `open` refuses.
   std::string tree_options = {};
   std::map<uint32_t, MergeFunction> merges = {};  // by numbers from merge_by::first_own on
   uint32_t most_calls = 64;                       // at once, 1 to 250
@@ -135,7 +139,7 @@ struct DbStatistics {
 
 class Db {
  public:
-  // Makes the folder where there is none, and reads the journal. One process at a time.
+  // Makes the folder where there is none, and reads the journal. Once at a time, by whatever name.
   static DbStatus open(const DbOptions& options, const std::string& folder,
                        std::unique_ptr<Db>& db);
   // Everything is in the files then, unless the disk fails.

@@ -113,7 +113,8 @@ struct Options {
   // or some time later; a journal keeps the rest (the server's). Objects cannot be stored. Needs
   // the index on the host and no router. Empty: none.
   std::string tree = {};
-  // RocksDB's options for it, as its own text: "name=value;name=value".
+  // RocksDB's options for it, as its own text: "name=value;name=value". Those by which keys would
+  // be lost are refused (FIFO compaction, another comparator or table factory).
   std::string tree_options = {};
   // Bytes of the first GPU's memory, at least 16 MiB, for a sorted copy of these files, which
   // answers many gets (of a thread of the library), and many ranges (isotherm/db_batch.h), at once.

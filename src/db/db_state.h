@@ -34,8 +34,8 @@
 namespace isotherm {
 
 // Files of a database of another program and ours are not to be mixed: throws where there are such,
-// and where there can be no folder. Returns its name from the root on, without links, by which it is
-// found also when the program has gone to another folder.
+// and where there can be no folder. Returns its name from the root on, without links, by which it
+// is found also when the program has gone to another folder.
 std::string make_folder(const std::string& folder);
 
 class DbState {
