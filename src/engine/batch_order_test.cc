@@ -473,25 +473,25 @@ INSTANTIATE_TEST_SUITE_P(
 constexpr RoundOptions adaptive_rounds{Scheduling::adaptive, 80};
 constexpr RoundOptions delayed_writes{Scheduling::periodic, 0, 100'000, 3};
 
+constexpr Case greedy{.name = "greedy", .seeds = 1, .where = Where::device};
+constexpr Case values{.name = "values", .seeds = 1, .where = Where::device, .values_away = true};
+constexpr Case items{
+    .name = "items", .seeds = 1, .where = Where::items, .maxmemory = room, .has_objects = false};
+
+constexpr Case quick(Case its, const char* name) {
+  its.name = name;
+  its.waits = false;
+  return its;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Device, RowsOneByOneTest,
     ::testing::Values(
-        Case{.name = "greedy", .seeds = 1, .where = Where::device},
-        Case{.name = "quick", .seeds = 1, .where = Where::device, .waits = false},
+        greedy, quick(greedy, "quick"),
         Case{.name = "small", .seeds = 1, .where = Where::small_devices},
         Case{.name = "adaptive", .seeds = 1, .where = Where::device, .rounds = adaptive_rounds},
         Case{.name = "delayed", .seeds = 1, .where = Where::device, .rounds = delayed_writes},
-        Case{.name = "values", .seeds = 1, .where = Where::device, .values_away = true},
-        Case{.name = "values_quick",
-             .seeds = 1,
-             .where = Where::device,
-             .waits = false,
-             .values_away = true},
-        Case{.name = "items",
-             .seeds = 1,
-             .where = Where::items,
-             .maxmemory = room,
-             .has_objects = false}),
+        values, quick(values, "values_quick"), items, quick(items, "items_quick")),
     [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace

@@ -112,7 +112,7 @@ bool HostExecutor::gets_directly() const {
   const Backing& backing = *store_.backing;
   if (parking_ == nullptr || !backing.gets_directly()) return false;
   if (backing.reads_dearly()) return reads_;
-  return waits_ || (backing.starts_directly() && !parking_->has_asked());
+  return waits_ || (backing.starts_directly() && parking_->may_ask());
 }
 
 void HostExecutor::run_directly(Run& run, Batch::Row rows) {
@@ -168,6 +168,7 @@ void HostExecutor::get_directly(Run& run, bool skips) {
 void HostExecutor::start_directly(const Run& run, std::vector<Batch::Row>& left) {
   std::vector<std::unique_ptr<Backing::Coming>> coming;
   store_.backing->start_directly(run.columns, run.first_row, direct_.rows(), coming, left);
+  if (coming.empty()) return;
   for (auto& one : coming) parking_->await(std::move(one));
   for (Backing::Hot hot : direct_.hot()) {
     hot.row += run.first_row;

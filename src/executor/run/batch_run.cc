@@ -32,6 +32,7 @@ bool BatchRun::is_parked_key(uint64_t key) const {
 // Several threads may have parked them. They are parked still where there is no memory.
 Batch& BatchRun::take_parked() {
   constexpr uint32_t most_anew = 2;
+  may_ask_ = false;
   hand_back();
   if (!again_.empty()) ++parked_anew_;
   again_.clear();
@@ -70,7 +71,7 @@ void BatchRun::await(std::unique_ptr<Backing::Coming> coming) {
   // One of them waits for all.
   Awaited* what = coming_.back().get();
   for (const Batch::Row row : rows) parked_.push_back({row, std::exchange(what, nullptr)});
-  asked_ = true;
+  may_ask_ = false;
   parks_.store(true, std::memory_order_relaxed);
 }
 

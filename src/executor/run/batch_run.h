@@ -88,9 +88,10 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     batch = &its_batch;
     now_ms = its_now_ms;
     beside_others = its_beside_others;
-    put_off = refused_ = failed_ = asked_ = false;
-    may_move = true;
+    put_off = refused_ = failed_ = false;
+    may_move = may_ask_ = true;
     parked_anew_ = 0;
+    hot.clear();
     batch->hold(this);
   }
   void leave() {
@@ -115,10 +116,11 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   bool is_parked(const Batch::Columns& columns, Batch::Row row) const {
     return has_parked() && is_parked_key(key_of(columns, row));
   }
-  // The same of rows of the batch that a backing answers. `has_asked`: since it began.
+  // The same of rows of the batch that a backing answers. `may_ask`: nothing has been asked for,
+  // and no row runs again.
   void await(std::unique_ptr<Backing::Coming> coming);
   bool has_coming() const { return !coming_.empty(); }
-  bool has_asked() const { return asked_; }
+  bool may_ask() const { return may_ask_; }
   // Answers them; those that are left stay parked.
   Backing::Answered answer_coming();
   bool has_parked() const { return parks_.load(std::memory_order_relaxed); }
@@ -267,7 +269,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   mutable std::unordered_set<uint64_t> parked_keys_;
   mutable size_t keyed_ = 0;
   std::vector<std::unique_ptr<Backing::Coming>> coming_;
-  bool asked_ = false;
+  bool may_ask_ = false;
   std::vector<Awaited*> resumed_;       // what the rows that run again have waited for
   std::vector<Batch::Row> rows_again_;  // of the batch, whose copies are those of again_
   Batch again_;

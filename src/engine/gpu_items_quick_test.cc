@@ -1,0 +1,204 @@
+// A store whose items live on a GPU, asked by threads that must not wait: their gets are on their
+// way to the device while they go on (Backing::Coming).
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "fake_device/fake_item_tier.h"
+#include "tree/tree.h"
+
+namespace isotherm::gpu_items_quick_test {
+namespace {
+
+class QuickGpuItemsTest : public ::testing::Test {
+ protected:
+  QuickGpuItemsTest() {
+    options_.device = DeviceChoice::cuda;
+    options_.gpu_items = 8 << 20;
+    options_.maxmemory = 64 << 20;
+  }
+  ~QuickGpuItemsTest() override {
+    quick_.reset();
+    EXPECT_EQ(device_.take_errors(), std::vector<std::string>{});
+  }
+  // Keys whose values are their names, all of them on the device alone.
+  void open(int keys) {
+    engine_ = std::make_unique<Engine>(options_, clock_, fake_item_tier_maker(device_));
+    quick_ = std::make_unique<Worker>(*engine_, false);
+    Worker worker(*engine_);
+    Batch batch;
+    for (int i = 0; i < keys; ++i) names_.push_back("key" + std::to_string(i));
+    for (const std::string& name : names_) batch.put(name, name);
+    worker.submit(batch);
+    batch.clear();
+    forget(worker);
+  }
+  void forget(Worker& worker) {
+    EXPECT_TRUE(engine_->tree()->flush());
+    const auto bytes =
+        static_cast<int64_t>(engine_->maxmemory() - 1 - engine_->stats().buffer_bytes);
+    engine_->add_sink_bytes(bytes);
+    for (int i = 0; i < 100 && engine_->stats().item_bytes != 0; ++i) worker.maintain();
+    engine_->add_sink_bytes(-bytes);
+  }
+  // Batches that are under way together, until all have ended.
+  void run_together(std::vector<Batch>& batches) {
+    std::set<Batch*> left;
+    const auto note = [&](Batch& batch, bool ended) {
+      if (ended) left.erase(&batch);
+    };
+    for (Batch& batch : batches) {
+      left.insert(&batch);
+      Worker::Started started = quick_->start(batch);
+      for (; started == Worker::Started::retry; started = quick_->start(batch)) quick_->poll(note);
+      if (started == Worker::Started::ended) left.erase(&batch);
+    }
+    while (!left.empty()) quick_->poll(note);
+  }
+
+  ManualClock clock_{1'700'000'000'000};
+  FakeDevice device_{3, uint64_t{1} << 28};
+  Options options_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Worker> quick_;
+  std::vector<std::string> names_;
+};
+
+TEST_F(QuickGpuItemsTest, GetsAreAnsweredInPlace) {
+  open(600);
+  std::vector<Batch> batches(3);
+  for (size_t i = 0; i < names_.size(); ++i) batches[i % 3].get(names_[i]);
+  batches[1].get("absent");
+  const uint64_t before = engine_->tree()->stats().loads;
+  run_together(batches);
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const Reply& reply = batches[i % 3].reply(static_cast<Batch::Row>(i / 3));
+    ASSERT_EQ(reply.status, Status::ok) << i;
+    ASSERT_EQ(reply.value(), names_[i]);
+    ASSERT_NE(reply.version, 0u);
+  }
+  EXPECT_EQ(batches[1].reply(200).status, Status::not_found);
+  EXPECT_EQ(engine_->tree()->stats().loads, before) << "they were read by other threads";
+  EXPECT_EQ(engine_->database(0).keys, 0u) << "they went through memory";
+}
+
+// More batches are under way than there are columns, so some of their gets, and of one batch some
+// and others not, are read by other threads; writes stand between gets of the same key.
+TEST_F(QuickGpuItemsTest, GetsGoOnWhereAllColumnsAreHeld) {
+  options_.maxmemory = 2 << 20;  // so 256 KiB of columns
+  open(400);
+  Worker worker(*engine_);
+  for (int round = 0; round < 6; ++round) {
+    const std::string later = "round" + std::to_string(round);
+    std::vector<Batch> batches(40);
+    for (size_t i = 0; i < batches.size(); ++i) {
+      for (size_t k = 0; k < 120; ++k) batches[i].get(names_[(10 * i + k * k) % 399]);
+      // Nobody else writes this key.
+      const std::string& own = names_[399];
+      if (i == 20) {
+        batches[i].get(own);
+        batches[i].put(own, later);
+        batches[i].get(own);
+      }
+    }
+    run_together(batches);
+    for (size_t i = 0; i < batches.size(); ++i) {
+      for (size_t k = 0; k < 120; ++k) {
+        const Reply& reply = batches[i].reply(static_cast<Batch::Row>(k));
+        ASSERT_EQ(reply.status, Status::ok) << i << ", " << k;
+        ASSERT_EQ(reply.value(), names_[(10 * i + k * k) % 399]);
+      }
+    }
+    const std::string before = round == 0 ? names_[399] : "round" + std::to_string(round - 1);
+    EXPECT_EQ(batches[20].reply(120).value(), before);
+    EXPECT_EQ(batches[20].reply(121).status, Status::ok);
+    EXPECT_EQ(batches[20].reply(122).value(), later);
+    batches.clear();
+    if (round % 2 == 0) forget(worker);
+  }
+}
+
+// A writer counts up; whoever reads later than a count was written reads it, or a later one.
+TEST_F(QuickGpuItemsTest, AGetIsNeverOvertakenByAWrite) {
+  constexpr int keys = 24;
+  constexpr int rounds = 40;
+  open(keys);
+  std::atomic<int> written{0};
+  std::thread writer([&] {
+    Worker worker(*engine_);
+    for (int count = 1; count <= rounds; ++count) {
+      const std::string text = std::to_string(count);
+      Batch batch;
+      for (const std::string& name : names_) batch.put(name, text);
+      worker.submit(batch);
+      batch.clear();
+      written = count;
+      if (count % 8 == 0) forget(worker);
+    }
+  });
+  bool ends = false;
+  while (!ends) {
+    ends = written == rounds;
+    const int least = written;
+    std::vector<Batch> batches(2);
+    for (Batch& batch : batches) {
+      for (const std::string& name : names_) batch.get(name);
+    }
+    run_together(batches);
+    for (const Batch& batch : batches) {
+      for (int i = 0; i < keys; ++i) {
+        const Reply& reply = batch.reply(static_cast<Batch::Row>(i));
+        ASSERT_EQ(reply.status, Status::ok);
+        const std::string text(reply.value());
+        EXPECT_GE(text.starts_with("key") ? 0 : std::stoi(text), least);
+      }
+    }
+  }
+  writer.join();
+}
+
+// Values that no slot has room for are read the other way, and so is all where the device fails.
+TEST_F(QuickGpuItemsTest, WhatSlotsDoNotShowIsReadTheOtherWay) {
+  open(64);
+  Worker worker(*engine_);
+  const std::string long_value(5'000, 'v');
+  std::vector<Batch> batches(1);
+  for (int i = 0; i < 64; i += 2) batches[0].put(names_[i], long_value);
+  run_together(batches);
+  batches[0].clear();
+  forget(worker);
+  for (const std::string& name : names_) batches[0].get(name);
+  run_together(batches);
+  for (Batch::Row row = 0; row < 64; ++row) {
+    ASSERT_EQ(batches[0].reply(row).status, Status::ok) << row;
+    ASSERT_EQ(batches[0].reply(row).value(), row % 2 == 0 ? long_value : names_[row]);
+  }
+  batches[0].clear();
+  forget(worker);
+  device_.lose_after(0);
+  for (const std::string& name : names_) batches[0].get(name);
+  run_together(batches);
+  int absent = 0;
+  for (Batch::Row row = 0; row < 64; ++row) {
+    const Reply& reply = batches[0].reply(row);
+    absent += reply.status == Status::not_found;
+    if (reply.status == Status::not_found) continue;
+    // Memory has it still.
+    ASSERT_EQ(reply.status, Status::ok) << row;
+    ASSERT_EQ(reply.value(), row % 2 == 0 ? long_value : names_[row]);
+  }
+  EXPECT_GT(absent, 0);
+  EXPECT_TRUE(engine_->tree()->is_lost());
+  batches.clear();
+  device_.take_errors();
+}
+
+}  // namespace
+}  // namespace isotherm::gpu_items_quick_test
