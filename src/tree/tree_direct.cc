@@ -276,12 +276,8 @@ class Tree::ComingGets final : public Coming {
   void begin(Waiter& waiter) override { tree_.watch_.watch(started_.gets(), waiter); }
   std::span<const Batch::Row> rows() const override { return rows_; }
   void answer(const Batch::Columns& columns, int64_t now_ms, Answered& answered) override {
-    DirectGets& gets = started_.gets();
-    try {
-      gets.wait();
-    } catch (const DeviceError& error) {
-      tree_.files_->lose(error.what());
-    } catch (const std::bad_alloc&) {
+    const DirectGets& gets = started_.gets();
+    if (!has_come()) {
       answered.left.insert(answered.left.end(), rows_.begin(), rows_.end());
       return;
     }
@@ -290,6 +286,18 @@ class Tree::ComingGets final : public Coming {
   }
 
  private:
+  bool has_come() {
+    try {
+      started_.gets().wait();
+      return true;
+    } catch (const DeviceError& error) {
+      tree_.files_->lose(error.what());
+    } catch (const std::bad_alloc&) {
+      // A launch had no memory.
+    }
+    return false;
+  }
+
   Tree& tree_;
   StartedGets started_;
   std::vector<Batch::Row> rows_;
