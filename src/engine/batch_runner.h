@@ -91,6 +91,8 @@ class BatchRunner final : public Executor {
   void run_walks(BatchRun& run, Batch& batch);
   void set_parking(BatchRun& run);
   void look_ahead(BatchRun& run);
+  bool is_missing(const Batch::Columns& columns, Batch::Row row) const;
+  bool may_start(const Batch::Columns& columns, Batch::Row first, Batch::Row end) const;
   Awaited* coming(const Batch::Columns& columns, Batch::Row row, int64_t now_ms) const;
   void run_plain(BatchRun& run);
   bool run_groups(BatchRun& run);

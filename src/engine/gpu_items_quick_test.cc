@@ -164,6 +164,82 @@ TEST_F(QuickGpuItemsTest, AGetIsNeverOvertakenByAWrite) {
   writer.join();
 }
 
+// Rows that are to be seen together show what there was at one moment: a writer counts up all keys
+// of a group together.
+TEST_F(QuickGpuItemsTest, AViewIsOfOneMoment) {
+  constexpr int keys = 12;
+  constexpr int rounds = 60;
+  open(keys + 20);
+  std::atomic<bool> ended{false};
+  std::thread writer([&] {
+    Worker worker(*engine_);
+    for (int count = 1; count <= rounds; ++count) {
+      const std::string text = std::to_string(count);
+      Batch batch;
+      for (int i = 0; i < keys; ++i) batch.put(names_[i], text);
+      batch.group(0);
+      worker.submit(batch);
+      batch.clear();
+      if (count % 3 == 0) forget(worker);
+    }
+    ended = true;
+  });
+  uint64_t in_place = 0;
+  for (bool last = false; !last;) {
+    last = ended;
+    const uint64_t before = engine_->tree()->stats().loads;
+    std::vector<Batch> batches(3);
+    for (Batch& batch : batches) {
+      batch.get(names_[keys]);
+      for (int i = 0; i < keys; ++i) batch.get(names_[i]);
+      batch.view(1);
+      for (int i = keys; i < keys + 20; ++i) batch.get(names_[i]);
+    }
+    run_together(batches);
+    in_place += engine_->tree()->stats().loads == before;
+    for (const Batch& batch : batches) {
+      for (Batch::Row row = 1; row <= keys; ++row) {
+        ASSERT_EQ(batch.reply(row).status, Status::ok);
+        const std::string_view first = batch.reply(1).value();
+        const std::string_view value = batch.reply(row).value();
+        if (first.starts_with("key")) {
+          EXPECT_EQ(value, names_[row - 1]);
+        } else {
+          EXPECT_EQ(value, first);
+        }
+      }
+      for (Batch::Row row = keys + 1; row < batch.size(); ++row) {
+        ASSERT_EQ(batch.reply(row).value(), names_[row - 1]);
+      }
+    }
+  }
+  writer.join();
+  EXPECT_GT(in_place, 0u);
+}
+
+TEST_F(QuickGpuItemsTest, ViewsAreAnsweredInPlace) {
+  open(300);
+  std::vector<Batch> batches(2);
+  for (Batch& batch : batches) {
+    for (int i = 0; i < 200; ++i) batch.get(names_[i]);
+    batch.view(0);
+    batch.get("absent");
+    for (int i = 200; i < 300; ++i) batch.get(names_[i]);
+    batch.view(201);
+  }
+  const uint64_t before = engine_->tree()->stats().loads;
+  run_together(batches);
+  for (const Batch& batch : batches) {
+    for (Batch::Row row = 0; row < 301; ++row) {
+      if (row == 200) continue;
+      ASSERT_EQ(batch.reply(row).status, Status::ok) << row;
+      ASSERT_EQ(batch.reply(row).value(), names_[row > 200 ? row - 1 : row]);
+    }
+    EXPECT_EQ(batch.reply(200).status, Status::not_found);
+  }
+  EXPECT_EQ(engine_->tree()->stats().loads, before) << "they were read by other threads";
+}
+
 // Values that no slot has room for are read the other way, and so is all where the device fails.
 TEST_F(QuickGpuItemsTest, WhatSlotsDoNotShowIsReadTheOtherWay) {
   open(64);

@@ -80,13 +80,16 @@ class Backing {
     // Rows of the batch.
     virtual std::span<const Batch::Row> rows() const = 0;
   };
-  // `first_row`: of the batch, the first of the columns. Rows that are not asked for go to `left`.
+  // `first_row`: of the batch, the first of the columns. Rows that are not asked for go to `left`;
+  // `all`: that is all or none, as long as there is memory.
   virtual void start_directly(const Batch::Columns& /*columns*/, Batch::Row /*first_row*/,
-                              std::span<const Batch::Row> rows,
+                              std::span<const Batch::Row> rows, bool /*all*/,
                               std::vector<std::unique_ptr<Coming>>& /*coming*/,
                               std::vector<Batch::Row>& left) {
     left.insert(left.end(), rows.begin(), rows.end());
   }
+  // Whether a change of the key is known that such gets may not see.
+  virtual bool has_changed(uint32_t /*database*/, std::string_view /*key*/) const { return true; }
   // Whether it ever starts any.
   virtual bool starts_directly() const { return false; }
   // A get whose key should be in memory, and what was known of it before.

@@ -186,7 +186,10 @@ class RocksdbDisk final : public rocksdb::FileSystemWrapper {
 // when the disk of this file fails, where RocksDB is built with assertions, as Debian's is.
 class RocksdbLog final : public rocksdb::Logger {
  public:
-  explicit RocksdbLog(const std::string& path) : Logger(rocksdb::WARN_LEVEL) {
+  // Nowhere.
+  RocksdbLog() : Logger(rocksdb::WARN_LEVEL) {}
+  // Takes the place of the file, which is renamed.
+  explicit RocksdbLog(const std::string& path) : RocksdbLog() {
     std::error_code ignored;
     std::filesystem::rename(path, path + ".old", ignored);
     file_.reset(std::fopen(path.c_str(), "we"));

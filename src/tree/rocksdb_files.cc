@@ -312,7 +312,7 @@ class RocksdbFiles final : public TreeFiles {
     if (std::find(names.begin(), names.end(), "meta") != names.end()) return;
     // One whose first start was cut off has nothing yet.
     rocksdb::Options reading;
-    reading.info_log = std::make_shared<RocksdbLog>("/dev/null");
+    reading.info_log = std::make_shared<RocksdbLog>();
     rocksdb::DB* db = nullptr;
     if (names.size() == 1) check(rocksdb::DB::OpenForReadOnly(reading, folder_, &db));
     db_.reset(db);

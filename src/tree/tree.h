@@ -158,9 +158,10 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   bool reads_dearly() const override { return !asks_device(); }
   void get_directly(const Batch::Columns& columns, int64_t now_ms, std::span<const Batch::Row> rows,
                     std::vector<std::unique_ptr<Held>>& held, Answered& answered) override;
+  bool has_changed(uint32_t database, std::string_view key) const override;
   bool starts_directly() const override { return asks_device() && watch_.works(); }
   void start_directly(const Batch::Columns& columns, Batch::Row first_row,
-                      std::span<const Batch::Row> rows,
+                      std::span<const Batch::Row> rows, bool all,
                       std::vector<std::unique_ptr<Coming>>& coming,
                       std::vector<Batch::Row>& left) override;
 

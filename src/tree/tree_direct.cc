@@ -89,6 +89,15 @@ Backing::Seen Tree::see(uint32_t database, std::string_view key) const {
   return seen_now(TreeRun::hash_of(database, key));
 }
 
+bool Tree::has_changed(uint32_t database, std::string_view key) const {
+  const uint64_t hash = TreeRun::hash_of(database, key);
+  if (!may_be_in_runs(hash)) return false;
+  thread_local std::string tree_key;
+  thread_local std::string value;
+  TreeRecord::put_key(database, key, tree_key);
+  return find_in_runs(tree_key, hash, database, value).known;
+}
+
 // How often the keys were changed; rows that runs know something of go to `known`.
 std::vector<Backing::Seen> Tree::see_all(const Batch::Columns& columns,
                                          std::vector<Batch::Row>& rows,
@@ -306,28 +315,35 @@ class Tree::ComingGets final : public Coming {
 };
 
 void Tree::start_directly(const Batch::Columns& columns, Batch::Row first_row,
-                          std::span<const Batch::Row> rows,
+                          std::span<const Batch::Row> rows, bool all,
                           std::vector<std::unique_ptr<Coming>>& coming,
                           std::vector<Batch::Row>& left) {
   const Before before(*this, columns, rows, left);
-  size_t asked = 0;
+  const std::span<const Batch::Row> asked = before.rows;
+  std::vector<std::unique_ptr<ComingGets>> pieces;
+  size_t packed = 0;
+  size_t posted = 0;
   try {
-    while (asked < before.rows.size()) {
+    while (packed < asked.size()) {
       std::unique_ptr<DirectPool::Lent> lent = direct_.lend(true);
       if (lent == nullptr) break;
-      const size_t packed = pack(columns, before.rows.subspan(asked), lent->columns());
-      if (packed == 0) break;
-      coming.reserve(coming.size() + 1);
-      auto one = std::make_unique<ComingGets>(*this, std::move(lent), first_row,
-                                              before.piece(asked, packed));
-      one->post();
-      coming.push_back(std::move(one));
-      asked += packed;
+      const size_t some = pack(columns, asked.subspan(packed), lent->columns());
+      if (some == 0) break;
+      pieces.push_back(std::make_unique<ComingGets>(*this, std::move(lent), first_row,
+                                                    before.piece(packed, some)));
+      packed += some;
+    }
+    coming.reserve(coming.size() + pieces.size());
+    if (all && packed != rows.size()) pieces.clear();
+    for (auto& piece : pieces) {
+      piece->post();
+      posted += piece->rows().size();
+      coming.push_back(std::move(piece));
     }
   } catch (const std::bad_alloc&) {
     // The rest goes the other way.
   }
-  left.insert(left.end(), before.rows.begin() + static_cast<ptrdiff_t>(asked), before.rows.end());
+  left.insert(left.end(), asked.begin() + static_cast<ptrdiff_t>(posted), asked.end());
 }
 
 }  // namespace isotherm

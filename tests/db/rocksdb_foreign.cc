@@ -75,6 +75,8 @@ void refuses_foreign(const std::string& folder) {
   } catch (const std::exception&) {
   }
   expect(foreign_value(folder) == "value", "a tree has changed it: " + foreign_value(folder));
+  // Who looks into it has no place for a log, and must take none.
+  expect(std::filesystem::is_character_file("/dev/null"), "a log has taken the place of /dev/null");
 }
 
 void refuses_options(const std::string& folder) {

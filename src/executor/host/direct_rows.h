@@ -32,6 +32,9 @@ namespace isotherm {
 
 class DirectRows {
  public:
+  // Of gets that a backing may answer.
+  static constexpr uint16_t plain_options = option::no_touch | option::any_type | option::no_value;
+
   // Before a batch.
   void begin(bool reads_dearly) {
     dear_ = reads_dearly;
@@ -107,8 +110,7 @@ class DirectRows {
   static constexpr size_t places = 1 << 16;
   static size_t word(uint64_t hash) { return hash >> 6 & (words - 1); }
   static ISOTHERM_INLINE bool asks(const Batch::Columns& columns, Batch::Row row) {
-    constexpr uint16_t plain = option::no_touch | option::any_type | option::no_value;
-    return columns.op[row] == Op::get && (columns.options[row] & ~plain) == 0;
+    return columns.op[row] == Op::get && (columns.options[row] & ~plain_options) == 0;
   }
   bool all_ask(const Batch::Columns& columns) const {
     return std::all_of(rows_.begin(), rows_.end(),

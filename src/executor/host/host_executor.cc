@@ -167,13 +167,32 @@ void HostExecutor::get_directly(Run& run, bool skips) {
 // The rows are parked until the device has answered.
 void HostExecutor::start_directly(const Run& run, std::vector<Batch::Row>& left) {
   std::vector<std::unique_ptr<Backing::Coming>> coming;
-  store_.backing->start_directly(run.columns, run.first_row, direct_.rows(), coming, left);
+  store_.backing->start_directly(run.columns, run.first_row, direct_.rows(), false, coming, left);
+  await(*parking_, coming, run.first_row);
+}
+
+void HostExecutor::await(BatchRun& run, std::vector<std::unique_ptr<Backing::Coming>>& coming,
+                         Batch::Row first_row) {
   if (coming.empty()) return;
-  for (auto& one : coming) parking_->await(std::move(one));
+  for (auto& one : coming) run.await(std::move(one));
   for (Backing::Hot hot : direct_.hot()) {
-    hot.row += run.first_row;
-    parking_->hot.push_back(hot);
+    hot.row += first_row;
+    run.hot.push_back(hot);
   }
+}
+
+// What a view shows was all there at once, after the counts of changes were looked at and before
+// they are looked at again: nobody may have been in the middle of a group then.
+void HostExecutor::start_together(BatchRun& run, std::span<const Batch::Row> rows,
+                                  std::vector<Batch::Row>& left) {
+  const Batch::Columns columns = run.batch->columns();
+  direct_.begin(false);
+  for (const Batch::Row row : rows) direct_.add(row, columns.hash[row]);
+  direct_.part(columns, *store_.backing, false, left);
+  std::vector<std::unique_ptr<Backing::Coming>> coming;
+  store_.backing->start_directly(columns, 0, direct_.rows(), true, coming, left);
+  if (store_.gate.nobody_has()) return await(run, coming, 0);
+  left.assign(rows.begin(), rows.end());
 }
 
 void HostExecutor::answer_coming(BatchRun& its) {

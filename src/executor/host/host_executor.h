@@ -146,6 +146,10 @@ class HostExecutor {
   // Rows whose gets have come (executor/backing.h); those that are left stay parked. Within an
   // epoch.
   void answer_coming(BatchRun& run);
+  // Parks gets of whole views, which the backing answers while the thread goes on, each view as it
+  // was at one moment. Those that it does not take go to `left`.
+  void start_together(BatchRun& run, std::span<const Batch::Row> rows,
+                      std::vector<Batch::Row>& left);
   // A get that needs no run: of a bare item (Item::is_bare) in host memory, which nobody has to be
   // told of. False: it has to run as a batch, and nothing was done.
   bool get_at_once(uint32_t database, std::string_view key, Reply& reply);
@@ -238,6 +242,8 @@ class HostExecutor {
   void run_directly(Run& run, Batch::Row rows);
   void get_directly(Run& run, bool skips);
   void start_directly(const Run& run, std::vector<Batch::Row>& left);
+  void await(BatchRun& run, std::vector<std::unique_ptr<Backing::Coming>>& coming,
+             Batch::Row first_row);
   void bring_in(const Run& run, std::span<const Backing::Hot> hot);
   bool bring_in(const Run& run, const Backing::Hot& hot);
 

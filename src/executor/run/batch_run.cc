@@ -83,10 +83,24 @@ Backing::Answered BatchRun::answer_coming() {
     held.push_back(std::move(one));
   }
   coming_.clear();
+  for (const Batch::Span& view : batch->views()) take_back_part(view, answered);
   const std::lock_guard guard(mutex_);
   drop_parked([this](const Parked& one) { return batch->answered(one.row); });
   parks_.store(!parked_.empty(), std::memory_order_relaxed);
   return answered;
+}
+
+// Rows that are to be seen together are answered together, or not yet.
+void BatchRun::take_back_part(const Batch::Span& view, Backing::Answered& answered) {
+  Batch::Row row = view.first;
+  while (row < view.end && batch->answered(row)) ++row;
+  if (row == view.end) return;
+  for (row = view.first; row < view.end; ++row) {
+    std::atomic<Status>& status = batch->columns().reply[row].status;
+    const Status before = status.exchange(Status::pending, std::memory_order_relaxed);
+    answered.hits -= before == Status::ok;
+    answered.misses -= before == Status::not_found;
+  }
 }
 
 template <class Is>

@@ -236,6 +236,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   using LastWrites = std::unordered_map<uint64_t, Batch::Row>;
   LastWrites last_writes() const;
   bool is_parked_key(uint64_t key) const;
+  void take_back_part(const Batch::Span& view, Backing::Answered& answered);
   template <class Is>
   void drop_parked(const Is& is);
   void forget_parked();
