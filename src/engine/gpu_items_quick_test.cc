@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "fake_device/fake_item_tier.h"
+#include "fake_device/gated_root_table.h"
 #include "tree/tree.h"
 
 namespace isotherm::gpu_items_quick_test {
@@ -215,6 +216,37 @@ TEST_F(QuickGpuItemsTest, AViewIsOfOneMoment) {
   }
   writer.join();
   EXPECT_GT(in_place, 0u);
+}
+
+// What the first row of a group has written is on the device alone while its second one waits.
+TEST_F(QuickGpuItemsTest, AViewShowsNoHalfOfAGroup) {
+  open(2);
+  Gate gate;
+  gate.close();
+  std::thread writer([&] {
+    Worker worker(*engine_);
+    Batch batch;
+    batch.put(names_[0], "new");
+    batch.guard([](Batch&, Batch::Row, void* its) { static_cast<Gate*>(its)->pass(); }, &gate);
+    batch.put(names_[1], "new");
+    batch.group(0);
+    worker.submit(batch);
+  });
+  gate.wait_for(1);
+  Worker worker(*engine_);
+  forget(worker);
+  std::vector<Batch> batches(1);
+  batches[0].get(names_[0]);
+  batches[0].get(names_[1]);
+  batches[0].view(0);
+  ASSERT_EQ(quick_->start(batches[0]), Worker::Started::under_way);
+  bool ended = false;
+  const auto note = [&](Batch&, bool its) { ended |= its; };
+  for (int looks = 0; looks < 1000 && !ended; ++looks) quick_->poll(note);
+  gate.open();
+  writer.join();
+  while (!ended) quick_->poll(note);
+  EXPECT_EQ(batches[0].reply(0).value() == "new", batches[0].reply(1).value() == "new");
 }
 
 TEST_F(QuickGpuItemsTest, ViewsAreAnsweredInPlace) {
