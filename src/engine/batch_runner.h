@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -92,7 +93,8 @@ class BatchRunner final : public Executor {
   void set_parking(BatchRun& run);
   void look_ahead(BatchRun& run);
   bool is_missing(const Batch::Columns& columns, Batch::Row row) const;
-  bool may_start(const Batch::Columns& columns, Batch::Row first, Batch::Row end) const;
+  bool may_start(const Batch::Columns& columns, Batch::Row first, Batch::Row end,
+                 std::unordered_set<uint64_t>& others) const;
   Awaited* coming(const Batch::Columns& columns, Batch::Row row, int64_t now_ms) const;
   void run_plain(BatchRun& run);
   bool run_groups(BatchRun& run);

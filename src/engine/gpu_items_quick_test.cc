@@ -248,6 +248,29 @@ TEST_F(QuickGpuItemsTest, AViewShowsNoHalfOfAGroup) {
   EXPECT_EQ(batches[0].reply(0).value() == "new", batches[0].reply(1).value() == "new");
 }
 
+// A row that waits for what memory lacks changes what views behind it show.
+TEST_F(QuickGpuItemsTest, AViewIsBehindRowsBeforeIt) {
+  open(6);
+  std::vector<Batch> batches(1);
+  Batch& batch = batches[0];
+  batch.get(names_[2]);
+  batch.append(names_[0], "+");
+  batch.erase(names_[1]);
+  for (int i = 0; i < 3; ++i) batch.get(names_[i]);
+  batch.view(3);
+  batch.append(names_[2], "+");
+  batch.get(names_[2]);
+  for (int i = 3; i < 6; ++i) batch.get(names_[i]);
+  batch.view(8);
+  run_together(batches);
+  EXPECT_EQ(batch.reply(0).value(), names_[2]);
+  EXPECT_EQ(batch.reply(3).value(), names_[0] + "+");
+  EXPECT_EQ(batch.reply(4).status, Status::not_found);
+  EXPECT_EQ(batch.reply(5).value(), names_[2]);
+  EXPECT_EQ(batch.reply(7).value(), names_[2] + "+");
+  for (int i = 3; i < 6; ++i) EXPECT_EQ(batch.reply(5 + i).value(), names_[i]);
+}
+
 TEST_F(QuickGpuItemsTest, ViewsAreAnsweredInPlace) {
   open(300);
   std::vector<Batch> batches(2);

@@ -5,6 +5,9 @@
 // behind them on their keys follow. Where the backing answers gets while the thread goes on, it is
 // asked for all rows of such a view. It is done once a batch: a row that runs again, and whose key
 // memory has forgotten in between, reads it on the spot.
+#include <unordered_set>
+#include <vector>
+
 #include "base/tile.h"
 #include "engine/batch_runner.h"
 #include "engine/engine_state.h"
@@ -44,13 +47,24 @@ Awaited* BatchRunner::coming(const Batch::Columns& columns, Batch::Row row, int6
   return comes ? stored.awaited : nullptr;
 }
 
-// Whether memory lacks some of the rows, and the backing may answer all of them together.
-bool BatchRunner::may_start(const Batch::Columns& columns, Batch::Row first, Batch::Row end) const {
+// Whether memory lacks some of the rows, and the backing may answer all of them together. `others`:
+// keys of rows before these that are no such gets. They may run behind what the backing answers.
+bool BatchRunner::may_start(const Batch::Columns& columns, Batch::Row first, Batch::Row end,
+                            std::unordered_set<uint64_t>& others) const {
+  bool plain = true;
+  for (Batch::Row row = first; row < end; ++row) {
+    const uint64_t key = BatchRun::key_of(columns, row);
+    if (is_plain_get(columns, row)) {
+      plain = plain && (others.empty() || !others.contains(key));
+    } else {
+      plain = false;
+      others.insert(key);
+    }
+  }
   bool any = false;
-  for (Batch::Row row = first; row < end && !any; ++row) any = is_missing(columns, row);
+  for (Batch::Row row = first; row < end && plain && !any; ++row) any = is_missing(columns, row);
   for (Batch::Row row = first; row < end && any; ++row) {
-    any = is_plain_get(columns, row) &&
-          !engine_.store.backing->has_changed(columns.database[row], columns.key[row]);
+    any = !engine_.store.backing->has_changed(columns.database[row], columns.key[row]);
   }
   return any;
 }
@@ -60,6 +74,7 @@ void BatchRunner::look_ahead(BatchRun& run) {
   const bool starts = !waits_ && run.may_ask() && engine_.store.backing->starts_directly() &&
                       engine_.store.gate.nobody_has();
   std::vector<Batch::Row> together;  // rows of views that the backing answers
+  std::unordered_set<uint64_t> others;
   const auto leave_out = [&](Batch::Row row) {
     if (run.early.empty()) run.early.resize(batch.size());
     run.early[row] = 1;
@@ -69,7 +84,7 @@ void BatchRunner::look_ahead(BatchRun& run) {
     while (view != batch.views().end() && view->end <= first) ++view;
     const bool in_view = view != batch.views().end() && view->first <= first;
     end = in_view ? view->end : first + 1;
-    if (starts && may_start(batch.columns(), first, end)) {
+    if (starts && may_start(batch.columns(), first, end, others)) {
       for (Batch::Row row = first; row < end; ++row) together.push_back(row);
       continue;
     }
