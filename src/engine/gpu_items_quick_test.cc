@@ -9,29 +9,21 @@
 #include <thread>
 #include <vector>
 
-#include "base/clock.h"
-#include "engine/engine.h"
-#include "fake_device/fake_item_tier.h"
 #include "fake_device/gated_root_table.h"
-#include "tree/tree.h"
+#include "models/gpu_items_fixture.h"
 
 namespace isotherm::gpu_items_quick_test {
 namespace {
 
-class QuickGpuItemsTest : public ::testing::Test {
+class QuickGpuItemsTest : public GpuItemsFixture {
  protected:
-  QuickGpuItemsTest() {
-    options_.device = DeviceChoice::cuda;
-    options_.gpu_items = 8 << 20;
-    options_.maxmemory = 64 << 20;
-  }
   ~QuickGpuItemsTest() override {
     quick_.reset();
     EXPECT_EQ(device_.take_errors(), std::vector<std::string>{});
   }
   // Keys whose values are their names, all of them on the device alone.
   void open(int keys) {
-    engine_ = std::make_unique<Engine>(options_, clock_, fake_item_tier_maker(device_));
+    open_engine();
     quick_ = std::make_unique<Worker>(*engine_, false);
     Worker worker(*engine_);
     Batch batch;
@@ -40,14 +32,6 @@ class QuickGpuItemsTest : public ::testing::Test {
     worker.submit(batch);
     batch.clear();
     forget(worker);
-  }
-  void forget(Worker& worker) {
-    EXPECT_TRUE(engine_->tree()->flush());
-    const auto bytes =
-        static_cast<int64_t>(engine_->maxmemory() - 1 - engine_->stats().buffer_bytes);
-    engine_->add_sink_bytes(bytes);
-    for (int i = 0; i < 100 && engine_->stats().item_bytes != 0; ++i) worker.maintain();
-    engine_->add_sink_bytes(-bytes);
   }
   // Batches that are under way together, until all have ended.
   void run_together(std::vector<Batch>& batches) {
@@ -64,10 +48,6 @@ class QuickGpuItemsTest : public ::testing::Test {
     while (!left.empty()) quick_->poll(note);
   }
 
-  ManualClock clock_{1'700'000'000'000};
-  FakeDevice device_{3, uint64_t{1} << 28};
-  Options options_;
-  std::unique_ptr<Engine> engine_;
   std::unique_ptr<Worker> quick_;
   std::vector<std::string> names_;
 };

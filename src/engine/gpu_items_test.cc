@@ -10,39 +10,24 @@
 #include <thread>
 #include <vector>
 
-#include "base/clock.h"
-#include "engine/engine.h"
-#include "fake_device/fake_item_tier.h"
-#include "tree/tree.h"
+#include "models/gpu_items_fixture.h"
 
 namespace isotherm::gpu_items_test {
 namespace {
 
-class GpuItemsTest : public ::testing::Test {
+class GpuItemsTest : public GpuItemsFixture {
  protected:
   GpuItemsTest() {
-    options_.device = DeviceChoice::cuda;
-    options_.gpu_items = 8 << 20;
-    options_.maxmemory = 64 << 20;
     options_.databases = 3;
     open();
   }
   void open() {
     worker_.reset();
-    engine_.reset();
-    engine_ = std::make_unique<Engine>(options_, clock_, fake_item_tier_maker(device_));
+    open_engine();
     worker_ = std::make_unique<Worker>(*engine_);
   }
-  // Memory forgets what it has; runs are on the device before.
+  using GpuItemsFixture::forget;
   void forget() { forget(*worker_); }
-  void forget(Worker& worker) {
-    EXPECT_TRUE(engine_->tree()->flush());
-    const auto bytes =
-        static_cast<int64_t>(engine_->maxmemory() - 1 - engine_->stats().buffer_bytes);
-    engine_->add_sink_bytes(bytes);
-    for (int i = 0; i < 100 && engine_->stats().item_bytes != 0; ++i) worker.maintain();
-    engine_->add_sink_bytes(-bytes);
-  }
   Status put(std::string_view key, std::string_view value, uint32_t database = 0) {
     Batch batch;
     batch.select(database);
@@ -80,10 +65,6 @@ class GpuItemsTest : public ::testing::Test {
     return keys;
   }
 
-  ManualClock clock_{1'700'000'000'000};
-  FakeDevice device_{3, uint64_t{1} << 28};
-  Options options_;
-  std::unique_ptr<Engine> engine_;
   std::unique_ptr<Worker> worker_;
 };
 

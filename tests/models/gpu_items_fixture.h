@@ -1,0 +1,45 @@
+// GpuItemsFixture: an engine whose items live on a fake GPU, and what makes its memory forget them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "fake_device/fake_item_tier.h"
+#include "tree/tree.h"
+
+namespace isotherm {
+
+class GpuItemsFixture : public ::testing::Test {
+ protected:
+  GpuItemsFixture() {
+    options_.device = DeviceChoice::cuda;
+    options_.gpu_items = 8 << 20;
+    options_.maxmemory = 64 << 20;
+  }
+  void open_engine() {
+    engine_.reset();
+    engine_ = std::make_unique<Engine>(options_, clock_, fake_item_tier_maker(device_));
+  }
+  // Memory forgets what it has; runs are on the device before.
+  void forget(Worker& worker) {
+    EXPECT_TRUE(engine_->tree()->flush());
+    const auto bytes =
+        static_cast<int64_t>(engine_->maxmemory() - 1 - engine_->stats().buffer_bytes);
+    engine_->add_sink_bytes(bytes);
+    for (int i = 0; i < 100 && engine_->stats().item_bytes != 0; ++i) worker.maintain();
+    engine_->add_sink_bytes(-bytes);
+  }
+
+  ManualClock clock_{1'700'000'000'000};
+  FakeDevice device_{3, uint64_t{1} << 28};
+  Options options_;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace isotherm
