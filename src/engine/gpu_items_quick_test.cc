@@ -112,18 +112,7 @@ TEST_F(QuickGpuItemsTest, AGetIsNeverOvertakenByAWrite) {
   constexpr int rounds = 40;
   open(keys);
   std::atomic<int> written{0};
-  std::thread writer([&] {
-    Worker worker(*engine_);
-    for (int count = 1; count <= rounds; ++count) {
-      const std::string text = std::to_string(count);
-      Batch batch;
-      for (const std::string& name : names_) batch.put(name, text);
-      worker.submit(batch);
-      batch.clear();
-      written = count;
-      if (count % 8 == 0) forget(worker);
-    }
-  });
+  std::thread writer = count_up(names_, rounds, written);
   bool ends = false;
   while (!ends) {
     ends = written == rounds;

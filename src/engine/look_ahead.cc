@@ -17,15 +17,6 @@
 
 namespace isotherm {
 
-namespace {
-
-// A get that a backing may answer by itself.
-bool is_plain_get(const Batch::Columns& columns, Batch::Row row) {
-  return columns.op[row] == Op::get && (columns.options[row] & ~DirectRows::plain_options) == 0;
-}
-
-}  // namespace
-
 // Whether the row needs its key's item, and memory lacks it.
 bool BatchRunner::is_missing(const Batch::Columns& columns, Batch::Row row) const {
   const HostStore& store = engine_.store;
@@ -54,7 +45,7 @@ bool BatchRunner::may_start(const Batch::Columns& columns, Batch::Row first, Bat
   bool plain = true;
   for (Batch::Row row = first; row < end; ++row) {
     const uint64_t key = BatchRun::key_of(columns, row);
-    if (is_plain_get(columns, row)) {
+    if (DirectRows::asks(columns, row)) {
       plain = plain && (others.empty() || !others.contains(key));
     } else {
       plain = false;

@@ -11,8 +11,10 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <string_view>
 #include <utility>
 
+#include "base/bytes.h"
 #include "gpu/items/direct_gets.h"
 #include "tree/column_pool.h"
 #include "tree/tree_files.h"
@@ -41,6 +43,24 @@ class DirectPool final : public ColumnPool<DirectGets> {
   std::atomic<uint32_t> too_short_{0};
   uint32_t stride_ = 96;  // with the pool's lock
 };
+
+// Writes keys into columns, from the first on; how many of `count` found room. key(i) is the i-th
+// as the device has it, until the next call.
+template <class Key>
+size_t pack_keys(DirectGets& gets, size_t count, const Key& key) {
+  const DirectColumns& to = gets.columns();
+  const DirectShape& shape = gets.shape();
+  uint32_t at = 0;
+  size_t packed = 0;
+  for (; packed < count && packed < shape.rows; ++packed) {
+    const std::string_view its = key(packed);
+    if (its.size() > shape.key_room - at) break;
+    copy_bytes(to.keys + at, its.data(), its.size());
+    at += static_cast<uint32_t>(its.size());
+    to.key_ends[packed + 1] = at;
+  }
+  return packed;
+}
 
 // Columns that are given back when the device has answered, whoever waits for that.
 class StartedGets final : public Backing::Held {

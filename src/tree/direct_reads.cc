@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 
-#include "base/bytes.h"
 #include "tree/device_files.h"
 #include "tree/tree_record.h"
 
@@ -38,21 +37,15 @@ size_t DirectReads::read_some(DirectGets& gets, std::span<const std::string_view
   const DirectColumns& columns = gets.columns();
   const DirectShape& shape = gets.shape();
   std::string text;
-  uint32_t at = 0;
-  uint32_t rows = 0;
-  for (; rows < shape.rows && rows < keys.size(); ++rows) {
-    const std::string_view key = DeviceFiles::device_key(
-        TreeRecord::database_of(keys[rows]), keys[rows].substr(TreeRecord::prefix_bytes), text);
-    if (key.size() > shape.key_room - at) break;
-    copy_bytes(columns.keys + at, key.data(), key.size());
-    at += static_cast<uint32_t>(key.size());
-    columns.key_ends[rows + 1] = at;
-  }
+  const size_t rows = pack_keys(gets, keys.size(), [&](size_t i) {
+    return DeviceFiles::device_key(TreeRecord::database_of(keys[i]),
+                                   keys[i].substr(TreeRecord::prefix_bytes), text);
+  });
   if (rows == 0) return 0;
-  gets.start(rows);
+  gets.start(static_cast<uint32_t>(rows));
   gets.wait();
-  for (uint32_t row = 0; row < rows; ++row) {
-    const char* const slot = columns.replies + uint64_t{row} * shape.stride;
+  for (size_t row = 0; row < rows; ++row) {
+    const char* const slot = columns.replies + row * shape.stride;
     DirectHead head;
     std::memcpy(&head, slot, sizeof head);
     TreeRead& read = reads[first + row];

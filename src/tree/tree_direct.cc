@@ -4,7 +4,6 @@
 #include <new>
 #include <utility>
 
-#include "base/bytes.h"
 #include "gpu/platform/device_error.h"
 #include "tree/all_shards.h"
 #include "tree/device_files.h"
@@ -64,23 +63,12 @@ bool Tree::is_quiet_since(uint64_t quiet_times) const {
 
 namespace {
 
-// Keys into columns; how many of the rows found room.
+// How many of the rows found room in the columns.
 size_t pack(const Batch::Columns& columns, std::span<const Batch::Row> rows, DirectGets& gets) {
-  const DirectColumns& to = gets.columns();
-  const DirectShape& shape = gets.shape();
-  uint32_t at = 0;
-  size_t packed = 0;
   thread_local std::string text;
-  for (; packed < rows.size() && packed < shape.rows; ++packed) {
-    const Batch::Row row = rows[packed];
-    const std::string_view key =
-        DeviceFiles::device_key(columns.database[row], columns.key[row], text);
-    if (key.size() > shape.key_room - at) break;
-    copy_bytes(to.keys + at, key.data(), key.size());
-    at += static_cast<uint32_t>(key.size());
-    to.key_ends[packed + 1] = at;
-  }
-  return packed;
+  return pack_keys(gets, rows.size(), [&](size_t i) {
+    return DeviceFiles::device_key(columns.database[rows[i]], columns.key[rows[i]], text);
+  });
 }
 
 }  // namespace

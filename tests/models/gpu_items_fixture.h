@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -34,6 +36,23 @@ class GpuItemsFixture : public ::testing::Test {
     engine_->add_sink_bytes(bytes);
     for (int i = 0; i < 100 && engine_->stats().item_bytes != 0; ++i) worker.maintain();
     engine_->add_sink_bytes(-bytes);
+  }
+
+  // A thread that writes 1, 2, 3 to all keys, one number a batch; memory forgets them now and then.
+  std::thread count_up(const std::vector<std::string>& names, int rounds,
+                       std::atomic<int>& written) {
+    return std::thread([this, &names, rounds, &written] {
+      Worker worker(*engine_);
+      for (int count = 1; count <= rounds; ++count) {
+        const std::string text = std::to_string(count);
+        Batch batch;
+        for (const std::string& name : names) batch.put(name, text);
+        worker.submit(batch);
+        batch.clear();
+        written = count;
+        if (count % 8 == 0) forget(worker);
+      }
+    });
   }
 
   ManualClock clock_{1'700'000'000'000};

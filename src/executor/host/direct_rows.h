@@ -32,8 +32,11 @@ namespace isotherm {
 
 class DirectRows {
  public:
-  // Of gets that a backing may answer.
-  static constexpr uint16_t plain_options = option::no_touch | option::any_type | option::no_value;
+  // Whether a backing may answer the row.
+  static ISOTHERM_INLINE bool asks(const Batch::Columns& columns, Batch::Row row) {
+    constexpr uint16_t plain = option::no_touch | option::any_type | option::no_value;
+    return columns.op[row] == Op::get && (columns.options[row] & ~plain) == 0;
+  }
 
   // Before a batch.
   void begin(bool reads_dearly) {
@@ -109,9 +112,6 @@ class DirectRows {
   static constexpr size_t words = 1 << 11;
   static constexpr size_t places = 1 << 16;
   static size_t word(uint64_t hash) { return hash >> 6 & (words - 1); }
-  static ISOTHERM_INLINE bool asks(const Batch::Columns& columns, Batch::Row row) {
-    return columns.op[row] == Op::get && (columns.options[row] & ~plain_options) == 0;
-  }
   bool all_ask(const Batch::Columns& columns) const {
     return std::all_of(rows_.begin(), rows_.end(),
                        [&](Batch::Row row) { return asks(columns, row); });

@@ -205,7 +205,6 @@ void HostExecutor::answer_coming(BatchRun& its) {
   run.hits = answered.hits;
   run.misses = answered.misses;
   bring_in(run, its.hot);
-  its.hot.clear();
   count(run, 0);
 }
 

@@ -121,7 +121,6 @@ void BatchRun::give_up() {
   take_whole();
   hand_back();
   coming_.clear();
-  hot.clear();
   for (const Parked& one : parked_) {
     if (one.awaited != nullptr) one.awaited->ran_again();
   }
