@@ -86,14 +86,20 @@ class Keys {
  public:
   explicit Keys(const DbBenchOptions& options) : options_(options) {}
   std::string key(uint64_t number) const {
-    std::string key(options_.key_bytes, 'k');
-    for (size_t i = 0; i < 8; ++i) key[i] = static_cast<char>(number >> (56 - 8 * i));
+    std::string key;
+    write(number, key);
     return key;
   }
   std::string value(uint64_t number) const {
     std::string value(options_.value_bytes, 0);
     write_value(number, value.size(), value.data());
     return value;
+  }
+  // The key in the place of another, whose memory it takes.
+  void write(uint64_t number, std::string& key) const {
+    const uint64_t bytes = __builtin_bswap64(number);
+    key.resize(options_.key_bytes, 'k');
+    std::memcpy(key.data(), &bytes, sizeof bytes);
   }
   static uint64_t number_of(std::string_view key) {
     uint64_t number = 0;
@@ -297,8 +303,10 @@ class Measured {
     for (size_t i = 0; i < rows.size(); ++i) {
       rows[i].puts = random.unit() * 100 < load.put;
       numbers[i] = rows[i].puts ? random.below(options_.records) : read_key();
-      rows[i].key = keys_.key(numbers[i]);
-      if (rows[i].puts) rows[i].value = keys_.value(numbers[i]);
+      keys_.write(numbers[i], rows[i].key);
+      if (!rows[i].puts) continue;
+      rows[i].value.resize(options_.value_bytes);
+      write_value(numbers[i], rows[i].value.size(), rows[i].value.data());
     }
     system_->batch(rows);
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -315,7 +323,7 @@ class Measured {
     firsts.resize(options_.batch);
     for (size_t i = 0; i < firsts.size(); ++i) {
       numbers[i] = random.below(options_.records);
-      firsts[i] = keys_.key(numbers[i]);
+      keys_.write(numbers[i], firsts[i]);
     }
     thread_local SeenPairs seen;
     seen.begin(numbers, options_.records);

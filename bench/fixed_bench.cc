@@ -3,10 +3,10 @@
 //
 //   fixed_bench [entries]      default 64,000,000
 #include <atomic>
-#include <cmath>
 
 #include "bench_support.h"
 #include "isotherm/fixed_table.h"
+#include "isotherm_bench/distribution.h"
 #include "program_flags.h"
 
 namespace isotherm::bench {
@@ -27,29 +27,6 @@ void fill(FixedHandle& handle, uint64_t entries) {
   while (handle.maintain()) {
   }
 }
-
-// Zipf by rejection-inversion (Hörmann and Derflinger), so no table of all keys is needed.
-class Zipf {
- public:
-  Zipf(uint64_t n, double theta) : n_(static_cast<double>(n)), theta_(theta) {
-    low_ = integral(1.5) - 1;
-    high_ = integral(n_ + 0.5);
-  }
-  uint64_t operator()(uint64_t& state) const {
-    for (;;) {
-      state = scramble(state + 0x9e3779b97f4a7c15ULL);
-      const double u = high_ + static_cast<double>(state >> 11) * 0x1p-53 * (low_ - high_);
-      const double x = inverse(u);
-      const double k = std::clamp(std::floor(x + 0.5), 1.0, n_);
-      if (u >= integral(k + 0.5) - std::pow(k, -theta_)) return static_cast<uint64_t>(k) - 1;
-    }
-  }
-
- private:
-  double integral(double x) const { return (std::pow(x, 1 - theta_) - 1) / (1 - theta_); }
-  double inverse(double y) const { return std::pow(1 + y * (1 - theta_), 1 / (1 - theta_)); }
-  double n_, theta_, low_, high_;
-};
 
 void get_row(FixedHandle& handle, const Lines& lines, uint64_t entries) {
   std::vector<double> rates, ratios;
@@ -109,9 +86,9 @@ void mixed_row(FixedTable& table, uint64_t entries) {
   const Zipf zipf(entries, 0.99);
   std::vector<std::vector<uint64_t>> keys(2);
   for (size_t t = 0; t < keys.size(); ++t) {
-    uint64_t state = t + 1;
+    Random random(1, t);
     keys[t].resize(keys_a_round);
-    for (uint64_t& key : keys[t]) key = scramble(zipf(state)) % entries;
+    for (uint64_t& key : keys[t]) key = scramble(zipf.draw(random)) % entries;
   }
   std::vector<double> one, ratios;
   for (int round = 0; round < rounds; ++round) {

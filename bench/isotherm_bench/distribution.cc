@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 namespace isotherm::bench {
 namespace {
 
-// (e^t - 1) / t and log(1 + t) / t, continuous at 0: they carry theta = 1 and its neighbourhood.
-double exp_ratio(double t) { return std::abs(t) < 1e-8 ? 1 + t / 2 : std::expm1(t) / t; }
-double log_ratio(double t) { return std::abs(t) < 1e-8 ? 1 - t / 2 : std::log1p(t) / t; }
+// A span behind the first ranks has this share of the ranks in front of it.
+constexpr uint64_t span_share = 32;
+constexpr double whole = 0x1.0p32;  // of what `Span::keep` counts
 
 }  // namespace
 
@@ -32,33 +34,54 @@ std::optional<Distribution> parse_distribution(std::string_view name) {
   return std::nullopt;
 }
 
-Zipf::Zipf(uint64_t count, double theta) : count_(static_cast<double>(count)), theta_(theta) {
-  area_begin_ = area(1.5) - 1;
-  area_end_ = area(count_ + 0.5);
-  sure_ = 2 - inverse_area(area(2.5) - height(2));
+Zipf::Zipf(uint64_t count, double theta)
+    : theta_(theta), sure_(std::pow(1 + 1.0 / span_share, -theta)) {
+  std::vector<double> weights;
+  uint64_t first = 1;
+  while (first <= count) {
+    const uint64_t width = std::min(std::max<uint64_t>(first / span_share, 1), count + 1 - first);
+    spans_.push_back({.first = first, .keep = 0, .other = 0});
+    weights.push_back(static_cast<double>(width) * std::pow(static_cast<double>(first), -theta));
+    first += width;
+  }
+  make_aliases(std::move(weights));
+  spans_.push_back({.first = first, .keep = 0, .other = 0});
 }
 
-// The integral of x^-theta from 1 to x.
-double Zipf::area(double x) const {
-  const double log_x = std::log(x);
-  return log_x * exp_ratio((1 - theta_) * log_x);
+void Zipf::make_aliases(std::vector<double> weights) {
+  const double mean =
+      std::accumulate(weights.begin(), weights.end(), 0.0) / static_cast<double>(weights.size());
+  std::vector<uint32_t> light, heavy;
+  for (uint32_t i = 0; i < weights.size(); ++i) (weights[i] < mean ? light : heavy).push_back(i);
+  while (!light.empty() && !heavy.empty()) {
+    const uint32_t less = light.back();
+    const uint32_t more = heavy.back();
+    light.pop_back();
+    spans_[less].keep = static_cast<uint32_t>(weights[less] / mean * whole);
+    spans_[less].other = more;
+    weights[more] -= mean - weights[less];
+    if (weights[more] >= mean) continue;
+    heavy.pop_back();
+    light.push_back(more);
+  }
+  // What is left has the mean but for rounding, and so needs no other.
+  for (const uint32_t i : light) spans_[i].other = i;
+  for (const uint32_t i : heavy) spans_[i].other = i;
 }
-
-double Zipf::inverse_area(double y) const {
-  // Rounding may push the argument past the pole of the logarithm.
-  const double t = std::max((1 - theta_) * y, -1.0);
-  return std::exp(y * log_ratio(t));
-}
-
-double Zipf::height(double x) const { return std::exp(-theta_ * std::log(x)); }
 
 uint64_t Zipf::draw(Random& random) const {
   for (;;) {
-    const double y = area_end_ + random.unit() * (area_begin_ - area_end_);
-    const double x = inverse_area(y);
-    const double rank = std::clamp(std::floor(x + 0.5), 1.0, count_);
-    if (rank - x <= sure_ || y >= area(rank + 0.5) - height(rank)) {
-      return static_cast<uint64_t>(rank) - 1;
+    const uint64_t bits = random.next();
+    const uint64_t slot = (bits >> 32) * (spans_.size() - 1) >> 32;
+    const bool keeps = static_cast<uint32_t>(bits) < spans_[slot].keep;
+    const Span* span = &spans_[keeps ? slot : spans_[slot].other];
+    const uint64_t width = span[1].first - span->first;
+    if (width == 1) return span->first - 1;
+    const uint64_t rank = span->first + random.below(width);
+    const double popular = static_cast<double>(rank) / static_cast<double>(span->first);
+    const double chance = random.unit();
+    if (chance < sure_ || chance < std::pow(popular, -theta_)) {
+      return rank - 1;
     }
   }
 }

@@ -1,9 +1,13 @@
 // Distributions: which key a request goes to.
 //
 // `Zipf` draws ranks: rank r (from 0) with probability proportional to 1 / (r + 1)^theta, for any
-// theta above 0, one and more included. It uses rejection-inversion (Hörmann and Derflinger, 1996):
-// the area under the continuous curve is inverted and a few draws are rejected, so there is no
-// table, no sum over all keys, and the result is exact, not an approximation.
+// theta above 0, one and more included. The ranks are divided into spans: each of the first ranks
+// by itself, further behind a thirty-second of the ranks in front. A span is drawn by the alias
+// method (Walker 1977, Vose 1991), by the weight that it would have if all its ranks were as
+// popular as its first; a rank of it is drawn evenly, and rejected as often as it is less popular
+// than that. So the result is exact, the tables have some hundreds of entries for any count, and a
+// draw takes some nanoseconds: a load generator must not cost as much as the store that it
+// measures.
 //
 // `Scramble` spreads ranks over the key numbers. It is a bijection of [0, count), so scrambled keys
 // keep the exact probabilities of their ranks (a hash modulo count would merge some keys).
@@ -14,6 +18,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "isotherm_bench/random.h"
 
@@ -37,15 +42,17 @@ class Zipf {
   uint64_t draw(Random& random) const;
 
  private:
-  double area(double x) const;
-  double inverse_area(double y) const;
-  double height(double x) const;
+  // One span and its alias: the span itself for the lowest `keep` of 2^32 draws, else the other.
+  struct Span {
+    uint64_t first;  // its first rank, from 1
+    uint32_t keep;
+    uint32_t other;
+  };
+  void make_aliases(std::vector<double> weights);
 
-  double count_;
+  std::vector<Span> spans_;  // and one behind the last, for its first rank
   double theta_;
-  double area_begin_;
-  double area_end_;
-  double sure_;  // so close above an integer a draw is always accepted
+  double sure_;  // no rank is accepted more seldom than this
 };
 
 class Scramble {

@@ -37,6 +37,32 @@ TEST(Zipf, SharesAreExactForAnyTheta) {
   expect_zipf(2, 1.5);
 }
 
+// Ranks behind the first lie in spans of several, whose borders nobody may see: the share of each
+// 1,000 ranks one behind the other.
+TEST(Zipf, SharesAreExactAcrossSpans) {
+  constexpr int draws = 1'000'000;
+  constexpr uint64_t count = 100'000;
+  constexpr uint64_t together = 1'000;
+  for (double theta : {0.5, 0.99, 2.0}) {
+    const Zipf zipf(count, theta);
+    Random random(5);
+    std::vector<int> seen(count / together, 0);
+    for (int i = 0; i < draws; ++i) ++seen[zipf.draw(random) / together];
+    std::vector<double> shares(seen.size(), 0);
+    double sum = 0;
+    for (uint64_t rank = 0; rank < count; ++rank) {
+      const double share = std::pow(static_cast<double>(rank) + 1.0, -theta);
+      shares[rank / together] += share;
+      sum += share;
+    }
+    for (size_t i = 0; i < seen.size(); ++i) {
+      const double share = shares[i] / sum;
+      EXPECT_NEAR(seen[i], draws * share, 5 * (std::sqrt(draws * share * (1 - share)) + 1))
+          << "theta " << theta << " thousand " << i;
+    }
+  }
+}
+
 TEST(Zipf, LargeCountsStayInRange) {
   Random random(3);
   for (double theta : {0.2, 0.99, 1.0, 1.5}) {
