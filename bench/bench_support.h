@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <new>
 #include <string>
@@ -39,6 +40,19 @@ inline double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2),
                    values.end());
   return values[values.size() / 2];
+}
+
+// Until the threads of this process rest, such as those that merge files: what a system still does
+// for an earlier load is not time of the next one. Goes on after a minute all the same.
+inline void wait_until_quiet() {
+  constexpr auto look = std::chrono::milliseconds(200);
+  constexpr int most_looks = 300;
+  constexpr double rests = 0.04;  // seconds of all processors, of each look
+  for (int i = 0; i < most_looks; ++i) {
+    const std::clock_t before = std::clock();
+    std::this_thread::sleep_for(look);
+    if (static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC < rests) return;
+  }
 }
 
 // A good mixer of 64 bits, for keys and positions; not the store's hash.

@@ -2,7 +2,8 @@
 //
 //   db_bench [--loads put,get,…] [--records N] [--key N] [--value N] [--seconds S] [--rates R,…]
 //            [--threads N] [--memory MB] [--group N] [--batch N] [--rounds N] [--parts 1]
-//            [--flush 0] [--gpu-memory MB] [--rows-a-call N] [--transaction-threads N]
+//            [--flush 0] [--gpu-memory MB] [--tree-options TEXT] [--rows-a-call N]
+//            [--transaction-threads N] [--rocksdb 0]
 //
 // Loads: get, put (of present keys), update (a counter is incremented), erase, range (100 pairs),
 // transactions (--group rows each, half gets, half puts, optimistic), and H-Rocks's ycsb-a to
@@ -10,9 +11,11 @@
 // put, 6% erase, 3% range). Rates: calls a second that are offered, latency counts from when a call
 // was due; 0: as many as can be. --batch: requests a call, of loads of gets and puts, or of ranges:
 // a DbBatch, and of RocksDB a MultiGet and a WriteBatch, or one iterator. --gpu-memory: of the Db's
-// sorted copy on a GPU. --rows-a-call: of a Db's transactions, by DbRows and so many threads; 0: a
-// call each. --parts: where RocksDB's time goes, by its own
-// counters. What was filled is flushed to files unless --flush 0.
+// sorted copy on a GPU. --tree-options: of its files. --rows-a-call: of a Db's transactions, by
+// DbRows and so many threads; 0: a call each. --parts: where RocksDB's time goes, by its own
+// counters. What was filled is flushed to files unless --flush 0, and what is left to be merged is
+// merged before a load begins.
+// --rocksdb 0: the Db alone, for profiles.
 //
 // Keys are numbers, the highest byte first; values follow from their key. Every value and every
 // range is checked, the sum of all counters behind `update`, and that erased keys are gone.
@@ -73,8 +76,10 @@ struct DbBenchOptions {
   uint64_t transaction_threads = 1;
   uint64_t rounds = 1;
   uint64_t gpu_memory = 0;
+  std::string tree_options;
   bool parts = false;
   bool flush = true;
+  bool rocksdb = true;
 };
 
 void demand(bool good, const std::string& what) {
@@ -139,6 +144,7 @@ class Measured {
   }
 
   void run(const DbLoad& load, uint64_t rate) {
+    wait_until_quiet();
     std::vector<Thread> threads(options_.threads);
     std::vector<std::thread> running;
     const int64_t begin = now_ns();
@@ -407,9 +413,11 @@ DbBenchOptions parse(int argc, char** argv) {
   flags.add("--rows-a-call", options.rows_a_call, "of transactions; 0: a call each");
   flags.add("--transaction-threads", options.transaction_threads);
   flags.add("--gpu-memory", options.gpu_memory, "MB");
+  flags.add("--tree-options", options.tree_options, "of the Db's files, as RocksDB's own text");
   flags.add("--rounds", options.rounds);
   flags.add("--parts", options.parts, "1: where RocksDB's time goes");
   flags.add("--flush", options.flush, "0: what was filled stays in memory");
+  flags.add("--rocksdb", options.rocksdb, "0: the Db alone");
   flags.take(argc, argv);
   options.loads.clear();
   for (const std::string& name : names) {
@@ -446,17 +454,21 @@ int run(int argc, char** argv) {
   const bool transactions = std::any_of(options.loads.begin(), options.loads.end(),
                                         [](const DbLoad* load) { return load->transaction > 0; });
   const uint64_t memory = options.memory * 1'000'000;
-  Measured systems[] = {
-      {std::make_unique<IsothermSystem>(folder + "/isotherm", memory,
-                                        options.gpu_memory * 1'000'000, options.rows_a_call,
-                                        static_cast<uint32_t>(options.transaction_threads)),
-       options},
-      {std::make_unique<RocksdbSystem>(folder + "/rocksdb", memory, transactions), options}};
+  std::vector<std::unique_ptr<Measured>> systems;
+  const auto add = [&](std::unique_ptr<DbSystem> system) {
+    systems.push_back(std::make_unique<Measured>(std::move(system), options));
+  };
+  add(std::make_unique<IsothermSystem>(folder + "/isotherm", memory, options.gpu_memory * 1'000'000,
+                                       options.tree_options, options.rows_a_call,
+                                       static_cast<uint32_t>(options.transaction_threads)));
+  if (options.rocksdb) {
+    add(std::make_unique<RocksdbSystem>(folder + "/rocksdb", memory, transactions));
+  }
   for (const DbLoad* load : options.loads) {
     for (const uint64_t rate : options.rates) {
       for (uint64_t round = 0; round < options.rounds; ++round) {
-        systems[round % 2].run(*load, rate);
-        systems[1 - round % 2].run(*load, rate);
+        for (const auto& system : systems) system->run(*load, rate);
+        std::reverse(systems.begin(), systems.end());
       }
     }
   }

@@ -100,11 +100,13 @@ class IsothermSystem final : public DbSystem {
  public:
   // `rows_a_call`: of a transaction; 0: a call each. `threads`: that run them.
   IsothermSystem(const std::string& folder, uint64_t memory, uint64_t gpu_memory = 0,
-                 uint64_t rows_a_call = 0, uint32_t threads = 1)
+                 const std::string& tree_options = {}, uint64_t rows_a_call = 0,
+                 uint32_t threads = 1)
       : rows_a_call_(rows_a_call), threads_(threads) {
     DbOptions options;
     options.memory = memory;
     options.gpu_memory = gpu_memory;
+    options.tree_options = tree_options;
     options.sync = DbSync::no;
     check(Db::open(options, folder, db_));
   }
