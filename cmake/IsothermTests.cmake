@@ -2,6 +2,19 @@
 # what else there is, by labels: stress, broken, peers, example, package, tools. The sanitizer builds
 # run `stress`.
 find_package(GTest REQUIRED)
+find_package(rapidcheck QUIET)
+set(ISOTHERM_UNIT_TEST_LIBRARIES isotherm_server isotherm_fake_root_table GTest::gtest_main)
+if(rapidcheck_FOUND)
+  list(APPEND ISOTHERM_UNIT_TEST_LIBRARIES rapidcheck)
+endif()
+
+# The release build's unit tests are made for who asks for a program of them: they are a third of what
+# there is to compile, and the address sanitizer's build runs all of them in each `make test`.
+macro(isotherm_make_when_asked_for target)
+  if(NOT ISOTHERM_SANITIZE)
+    set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+endmacro()
 
 function(isotherm_add_unit_test_objects target optimize)
   add_library(${target} OBJECT ${ARGN})
@@ -9,27 +22,28 @@ function(isotherm_add_unit_test_objects target optimize)
   target_compile_options(${target} PRIVATE ${optimize})
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/bench")
   target_link_libraries(${target} PRIVATE ${ISOTHERM_UNIT_TEST_LIBRARIES})
+  isotherm_make_when_asked_for(${target})
 endfunction()
 
-# A program of some of these objects.
-function(isotherm_add_unit_test_program name)
+# What a program of some of these objects links, behind what else it has.
+function(isotherm_join_unit_tests name)
   set(objects ${ARGN})
   list(TRANSFORM objects REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
-  add_library(${name}_objects INTERFACE)
-  target_sources(${name}_objects INTERFACE $<TARGET_OBJECTS:isotherm_fake_root_table> ${objects})
-  target_link_libraries(${name}_objects INTERFACE ${ISOTHERM_UNIT_TEST_LIBRARIES})
+  add_library(${name} INTERFACE)
+  target_sources(${name} INTERFACE $<TARGET_OBJECTS:isotherm_fake_root_table> ${objects})
+  target_link_libraries(${name} INTERFACE ${ISOTHERM_UNIT_TEST_LIBRARIES})
+endfunction()
+
+function(isotherm_add_unit_test_program name)
+  isotherm_join_unit_tests(${name}_objects ${ARGN})
   add_executable(${name} "$<FILTER:$<TARGET_OBJECTS:isotherm>,EXCLUDE,/no_(cuda|rocksdb)\\.cc>")
+  isotherm_make_when_asked_for(${name})
   target_link_libraries(${name} PRIVATE ${name}_objects)
   isotherm_link_gpu(${name})
   isotherm_link_tree(${name})
 endfunction()
 
 function(isotherm_add_unit_tests)
-  find_package(rapidcheck QUIET)
-  set(ISOTHERM_UNIT_TEST_LIBRARIES isotherm_server isotherm_fake_root_table GTest::gtest_main)
-  if(rapidcheck_FOUND)
-    list(APPEND ISOTHERM_UNIT_TEST_LIBRARIES rapidcheck)
-  endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*_test.cc"
     "${PROJECT_SOURCE_DIR}/tests/fake_device/*_test.cc")
   if(ISOTHERM_SANITIZE MATCHES "thread")
@@ -45,16 +59,14 @@ function(isotherm_add_unit_tests)
   endif()
   isotherm_set_isa_flags(${sources})
   if(sources AND NOT ISOTHERM_SANITIZE)
-    # Tests of kernels on the fake device take a third of what all tests take to compile and to run. The
-    # address sanitizer's build runs them in each `make test`; this one is made for `make test-long` and
-    # for who changes src/gpu.
+    # Tests of kernels on the fake device take a third of what all tests take to compile and to run: a
+    # program for who changes src/gpu.
     set(kernel_sources ${sources})
     list(FILTER kernel_sources INCLUDE REGEX "/src/gpu/")
     list(FILTER kernel_sources EXCLUDE REGEX "/(udp/.*|fixed_loops)_test\\.cc$")
     list(REMOVE_ITEM sources ${kernel_sources})
     isotherm_add_unit_test_objects(isotherm_kernel_tests ${ISOTHERM_TEST_OPTIMIZE} ${kernel_sources})
     isotherm_add_unit_test_program(isotherm-kernel-tests isotherm_kernel_tests)
-    set_target_properties(isotherm_kernel_tests isotherm-kernel-tests PROPERTIES EXCLUDE_FROM_ALL ON)
   endif()
   if(sources)
     # Tests that only call compiled code take longer to compile than to run. Those of the index have
