@@ -178,7 +178,8 @@ class ByteStore {
       }
       if (atomic) batch->group(0);
       {
-        const GilReleased released(atomic ? GilReleased::worth_bytes : part * 128);
+        const GilReleased released(atomic ? GilReleased::worth_bytes
+                                          : bytes + part * bytes_per_row);
         lease->handle.submit(*batch);
       }
       for (size_t i = 0; i < part; ++i) {

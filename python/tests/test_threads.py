@@ -248,6 +248,27 @@ def test_memory_of_tables_and_calls_comes_back():
     assert resident() - before < 30 << 20  # a table takes 2.7 to 9 MB
 
 
+def test_a_put_of_one_long_value_lets_other_threads_run():
+    store, value = Store(memory="64mb", evict="allkeys-lru"), b"v" * 3_000_000
+    waits, ran = threading.Lock(), threading.Event()
+    waits.acquire()
+
+    def run():
+        with waits:
+            ran.set()
+
+    other = threading.Thread(target=run)
+    other.start()
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # nobody takes the GIL away
+    try:
+        waits.release()
+        assert any(store.put("key", value) and ran.is_set() for _ in range(1000))
+    finally:
+        sys.setswitchinterval(before)
+        other.join()
+
+
 AT_THE_END = """
 import sys, threading
 import numpy as np
