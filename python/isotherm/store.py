@@ -85,6 +85,10 @@ class _Requests:
     """The requests about one key. A ``Store`` returns the reply of each, a ``Pipeline`` itself, and an
     ``AsyncStore`` a future; so their types differ."""
 
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a {type(self).__name__} cannot be pickled or copied, since a store belongs to its process; "
+                        "send what keys() and get_items() give, or use a Table, which can be pickled")
+
     def get(self, key: Text) -> Any:
         """The value of a key as bytes, or None.
 

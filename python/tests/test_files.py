@@ -1,5 +1,6 @@
 """Saved tables: what comes back, and what is refused."""
 
+import copy
 import json
 import os
 import pickle
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import KINDS, draw_values
 
-from isotherm import Table, TableFullError
+from isotherm import Store, Table, TableFullError
 
 
 def contents(table):
@@ -200,3 +201,11 @@ def test_bytes_without_a_meaning_are_not_compared(value):
     for key in range(100):
         assert table.compare_and_swap(key, table[key], table[key])
     assert table.compare_and_swap(keys, values, values).all()
+
+
+@pytest.mark.parametrize("send", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_what_can_be_sent_in_the_place_of_a_store_is_said(send):
+    store = Store()
+    for thing in (store, store.pipeline()):
+        with pytest.raises(TypeError, match=r"cannot be pickled or copied.*get_items\(\).*a Table"):
+            send(thing)
