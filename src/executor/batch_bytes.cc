@@ -90,9 +90,12 @@ Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values, Bat
     }
     sum.lasting += bytes - std::min(bytes, old);
     sum.at_once += bytes;
+    const bool is_object = op == Op::call || op == Op::put_object;
+    if (is_object || bytes > size_classes::largest) sum.alone += bytes;
   }
   sum.lasting = std::min(sum.lasting, largest);
   sum.at_once = std::min(sum.at_once, largest);
+  sum.alone = std::min(sum.alone, largest);
   return {sum, depends};
 }
 
@@ -102,7 +105,10 @@ BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot* slot, const Batch
   const auto [bytes, depends] = sum_of_rows(store, batch, false);
   const uint64_t large = store.items.large_bytes();
   if (!depends || large == 0 || store.budget.fits(bytes.at_once + large)) return bytes;
-  if (slot == nullptr) return {store.budget.limit(), store.budget.limit(), 0, bytes.in_place};
+  if (slot == nullptr)
+    return {.lasting = store.budget.limit(),
+            .at_once = store.budget.limit(),
+            .in_place = bytes.in_place};
   const EpochGuard guard(store.epochs, *slot);
   return sum_of_rows(store, batch, true).bytes;
 }

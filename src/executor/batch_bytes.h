@@ -28,6 +28,7 @@ struct BatchBytes {
   uint64_t lasting = 0;   // that are taken when the batch has ended, beyond those before it
   uint64_t at_once = 0;   // that are taken while it runs
   uint64_t replaced = 0;  // of large values that are freed when it has ended
+  uint64_t alone = 0;     // of those at once: of large values and objects, beside all chunks
   uint64_t in_place = 0;  // of values that have arrived in their items, and are counted already
 };
 

@@ -143,6 +143,8 @@ struct HostStore {
 
   // Held by the one worker that makes room, while the others that find no room wait.
   std::mutex making_room;
+  // The epoch of the reader that batches have last waited for in vain, for memory that it holds.
+  std::atomic<uint64_t> vain_epoch{0};
 
   // Indexes that a flush took away and that are taken apart bit by bit, once nobody uses them.
   struct Flushed {

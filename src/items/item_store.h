@@ -191,7 +191,8 @@ class ItemStore {
 
   // Bytes that are retired and not yet free: in all caches, and of large items and objects, which
   // the budget counts as passing.
-  uint64_t retired_bytes() const { return retired_in_chunks() + retired_alone_bytes_.load(); }
+  uint64_t retired_bytes() const { return retired_in_chunks() + retired_alone(); }
+  uint64_t retired_alone() const { return retired_alone_bytes_.load(); }
   uint64_t retired_in_chunks() const;
   ItemMemory memory() const;
   // By class, counted chunk by chunk: about a millisecond a GiB.

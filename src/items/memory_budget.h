@@ -70,11 +70,18 @@ class MemoryBudget {
   // The same for a write that may run over the cap, of a batch that was admitted.
   bool fits_over(uint64_t bytes) const {
     const uint64_t cap = limit();
-    return cap == 0 || bytes <= room_over(cap, positive(lent.load()) + positive(admitted_.load()));
+    return cap == 0 || bytes <= room_over(cap, positive(lent.load()) + admitted());
   }
+  // Whether `bytes` more, with what others are admitted for, leave what is stored near the cap.
+  bool fits_near(uint64_t bytes) const {
+    const uint64_t cap = limit();
+    return cap == 0 || stored() + bytes + admitted() <= cap + cap / 16;
+  }
+  // What batches that run may take.
+  uint64_t admitted() const { return positive(admitted_.load()); }
   // Whether a batch that may take so many bytes could be admitted.
   bool would_admit(uint64_t bytes) const {
-    return limit() == 0 || bytes + positive(admitted_.load()) <= room_over();
+    return limit() == 0 || bytes + admitted() <= room_over();
   }
   // Admits it, until `dismiss(counted)`; false when there is no room. A small batch far from where
   // room ends counts nothing.
@@ -101,7 +108,7 @@ class MemoryBudget {
   // Whether what is stored takes more than the cap, as after the cap was lowered.
   bool is_over() const {
     const uint64_t cap = limit();
-    return cap != 0 && positive(items.load() + index.load() + hot.load()) > cap;
+    return cap != 0 && stored() > cap;
   }
   // What the indexes leave of the cap.
   uint64_t beside_indexes() const {
@@ -114,6 +121,7 @@ class MemoryBudget {
   // The counters of a moment need not belong together.
   static uint64_t positive(int64_t sum) { return sum > 0 ? static_cast<uint64_t>(sum) : 0; }
 
+  uint64_t stored() const { return positive(items.load() + index.load() + hot.load()); }
   static uint64_t most_over(uint64_t cap) {
     constexpr uint64_t least = 16 << 20;
     constexpr uint64_t most = 96 << 20;
@@ -121,7 +129,7 @@ class MemoryBudget {
   }
   uint64_t room_over(uint64_t cap, uint64_t more) const {
     const uint64_t most = cap + most_over(cap) + more;
-    return most - std::min(most, positive(items.load() + index.load() + hot.load()));
+    return most - std::min(most, stored());
   }
 
   std::atomic<uint64_t> limit_;

@@ -113,12 +113,31 @@ bool HostUpkeep::has_room(const BatchBytes& needed) const {
          budget.claimed() <= most + store_.items.stock_bytes();
 }
 
+// Whether the batch, which has been admitted, would take memory beyond the cap that comes by itself
+// within it, from readers, or from other batches, which may have taken what they were admitted for.
+bool HostUpkeep::outruns_readers(const BatchBytes& needed) const {
+  if (needed.alone + needed.in_place == 0 || store_.budget.fits_near(0)) return false;
+  const bool beside_others = needed.alone != 0 && store_.budget.admitted() > needed.at_once;
+  return beside_others || store_.items.retired_alone() != 0;
+}
+
 bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms, int64_t& admitted) {
+  // A reader that was waited for in vain is not waited for again.
+  bool near = true;
+  bool outruns = false;
   const auto admits = [&] {
-    return has_room(needed) && store_.budget.admit(needed.at_once, admitted);
+    outruns = false;
+    if (!has_room(needed) || !store_.budget.admit(needed.at_once, admitted)) return false;
+    outruns = near && outruns_readers(needed);
+    if (outruns) near = outruns = store_.epochs.advance() != store_.vain_epoch.load();
+    if (outruns) store_.budget.dismiss(admitted);
+    return !outruns;
   };
   if (!store_.makes_room() || admits()) return true;
-  if (!evictable() && !sends_values()) return !store_.evicts;
+  if (!evictable() && !sends_values()) {
+    near = false;
+    return admits() || !store_.evicts;
+  }
   // A worker that waits gives back all memory that could be used again, as soon as it could.
   executor_.cache().reclaim_all();
   std::unique_lock alone(store_.making_room, std::try_to_lock);
@@ -130,6 +149,8 @@ bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms, int64_t& ad
     static_cast<void>(alone.try_lock());
   }
   Standstill standstill;
+  Standstill readers;
+  Standstill all_readers;
   // Memory that readers still hold becomes free by itself, unless that takes too long.
   bool waits = true;
   while (!admits() && (evictable() || (sends_values() && store_.values->helps()))) {
@@ -143,6 +164,13 @@ bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms, int64_t& ad
     evict_to(std::max(lasting, room() + static_cast<int64_t>(over)), sweeps_per_step, now_ms);
     // The index of what was evicted may be all that is over the cap.
     if (grow(std::exchange(erased_, 0))) continue;
+    if (outruns) {
+      const auto oldest = static_cast<int64_t>(store_.epochs.advance());
+      near = !readers.lasts(oldest, true, longest_standstill) &&
+             !all_readers.lasts(0, true, longest_before_refusal);
+      if (!near) store_.vain_epoch.store(static_cast<uint64_t>(oldest));
+      continue;
+    }
     const auto height = room() - static_cast<int64_t>(store_.budget.claimed());
     const bool held_back = waits && store_.items.retired_bytes() != 0;
     const bool may_go_over = store_.budget.would_admit(needed.at_once);

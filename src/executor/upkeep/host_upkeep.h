@@ -23,7 +23,9 @@
 // waits for readers. Eviction keeps a reserve of room, so a batch of writes finds its memory ready.
 // It frees as many bytes as are missing, whatever the items' sizes, and little more. A batch that
 // finds no room waits while that is made for it: a writer that outruns eviction, or whose sizes
-// leave memory in the wrong classes, is slowed down rather than refused.
+// leave memory in the wrong classes, is slowed down rather than refused. Large values and objects,
+// whose memory comes beside all chunks, wait for that of those that were evicted or replaced, too,
+// but not twice for the same reader.
 //
 // Threads. One object a worker, used outside of epochs; it enters them itself.
 #pragma once
@@ -70,6 +72,7 @@ class HostUpkeep {
   void keep_up(uint64_t rows);
 
  private:
+  bool outruns_readers(const BatchBytes& needed) const;
   bool keep_reserve(int64_t reserve, int64_t now_ms);
   bool grow(uint64_t changes);
   bool pay(LineIndex& index);
