@@ -108,8 +108,10 @@ void BatchRunner::give_up(BatchRun& run) {
 // (look_ahead); what memory still lacks then is read on the spot.
 void BatchRunner::set_parking(BatchRun& run) {
   const HostStore& store = engine_.store;
-  executor_.set_stops(store.makes_room() && engine_.device == nullptr && !run.batch->has_groups());
+  const bool stops = store.makes_room() && engine_.device == nullptr && !run.batch->has_groups();
+  executor_.set_stops_from(stops ? 0 : HostExecutor::never);
   stopped_ = nullptr;
+  vain_stops_ = 0;
   if (engine_.store.backing == nullptr) [[likely]]
     return;
   const bool together = run.batch->has_groups() || !run.batch->views().empty();

@@ -154,7 +154,8 @@ class BatchRunner final : public Executor {
   std::vector<BatchRunner*> runners_;
   const Batch* stopped_ = nullptr;  // that has looked for memory last, at this row
   Batch::Row stopped_at_ = 0;
-  uint64_t writes_ = 0;  // rows that may write, since the last step of upkeep
+  uint32_t vain_stops_ = 0;  // of the batch, for which no memory was found
+  uint64_t writes_ = 0;      // rows that may write, since the last step of upkeep
 };
 
 }  // namespace isotherm

@@ -1,13 +1,15 @@
 // The part of BatchRunner that looks for memory in the middle of a batch.
 //
 // How much rows need is an estimate (executor/batch_bytes.h): a short APPEND makes a new item of
-// any length, and many that arrive together replace far more than the cap leaves room for. What
+// any length, a function makes its object as large as it likes, and many that arrive together
+// replace far more than the cap leaves room for. What
 // they have replaced is not free before their batch leaves its epoch. So the batch stops at the row
 // that finds no memory, leaves, with all others of its thread, makes room for as many of its next
 // rows as may run over the cap at once, and goes on in a new epoch.
 //
-// A row that finds none even then is refused, and the rest of its batch does not stop any more, so
-// a batch waits no longer than twice for nothing.
+// A row that finds none even then may run over the cap, or is refused. Rows behind it stop again,
+// since others may have been faster; but where several were let down, the rest of the batch does
+// not stop any more, so that it does not wait for nothing again and again.
 #include <algorithm>
 
 #include "engine/batch_runner.h"
@@ -22,7 +24,12 @@ void BatchRunner::find_memory(BatchRun& run, const Batch& batch, Batch::Row row)
   const bool works = EpochDomain::is_at_work(run.slot);
   stopped_ = &batch;
   stopped_at_ = row;
-  if (in_vain || !run.owner.leave_epochs()) return executor_.set_stops(false);
+  if (in_vain) {
+    constexpr uint32_t most_vain = 16;
+    const bool goes_on = run.admitted != 0 || ++vain_stops_ <= most_vain;
+    return executor_.set_stops_from(goes_on ? row + 1 : HostExecutor::never);
+  }
+  if (!run.owner.leave_epochs()) return executor_.set_stops_from(HostExecutor::never);
   const HostExecutor::Gated gated = executor_.gated();
   executor_.set_gated(nullptr, nullptr);
   store.budget.dismiss(run.admitted);
@@ -30,9 +37,16 @@ void BatchRunner::find_memory(BatchRun& run, const Batch& batch, Batch::Row row)
   run.passing = 0;
   // Others may run over the cap beside it.
   const uint64_t share = store.budget.most_over() / 4;
-  const BatchBytes needed = bytes_from(store, slot_, batch, row, share);
-  static_cast<void>(
-      upkeep_.make_room({.at_once = std::max(needed.at_once, share)}, run.now_ms, run.admitted));
+  const BatchBytes rows = bytes_from(store, slot_, batch, row, share);
+  BatchBytes needed{.at_once = std::max(rows.at_once, share), .alone = rows.alone};
+  // Objects cannot use what the chunks of items have free. They take a part of what is asked for
+  // with each call, so what others were admitted for is mostly taken, and not waited for.
+  if (const Op op = batch.columns().op[row]; op == Op::call || op == Op::put_object) {
+    const ItemMemory memory = store.items.memory();
+    const uint64_t part = std::max(rows.at_once, std::min(share, store.budget.limit() / 16));
+    needed = {.lasting = memory.free + memory.stock + part, .at_once = part, .in_place = part};
+  }
+  static_cast<void>(upkeep_.make_room(needed, run.now_ms, run.admitted));
   executor_.set_gated(gated.slot, gated.holder);
   works ? store.epochs.enter_to_work(run.slot) : store.epochs.enter(run.slot);
 }

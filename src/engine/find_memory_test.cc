@@ -1,7 +1,9 @@
 // Batches that need far more memory than they seem to: short APPENDs to long values, each of which
-// makes a new item. At the cap they run in smaller parts, and none is refused.
+// makes a new item, and calls by which objects grow. At the cap they run in smaller parts, and none
+// is refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -13,6 +15,7 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "items/arriving_item.h"
+#include "models/pile.h"
 #include "tree/tree.h"
 
 namespace isotherm::find_memory_test {
@@ -165,6 +168,44 @@ TEST_F(FindMemoryTest, ARowThatCannotFitIsRefusedAlone) {
   worker.submit(batch);
   EXPECT_EQ(batch.reply(0).status, Status::out_of_memory);
   EXPECT_EQ(refused(batch), 1u);
+}
+
+// What a function takes is known only behind its call.
+struct Growth {
+  const Engine* engine;
+  uint64_t most_used = 0;
+};
+
+bool grow(Object& object, ObjectCall& call) {
+  constexpr uint64_t part = 10'000;
+  auto& growth = *static_cast<Growth*>(call.context);
+  Pile::of(object).push(std::string(part, 'p'));
+  growth.most_used = std::max(growth.most_used, growth.engine->stats().used_memory);
+  return true;
+}
+
+constexpr ObjectFunction grows{
+    .type = ValueType::list, .change = grow, .make = Pile::make, .grows = true};
+
+TEST_F(FindMemoryTest, ObjectsThatGrowBeyondTheirArgumentsStayNearTheCap) {
+  open();
+  Worker worker(*engine_);
+  std::vector<std::string> names;
+  for (int i = 0; i < 300; ++i) names.push_back("object:" + std::to_string(i));
+  const std::string_view argument[] = {"a"};
+  Growth growth{engine_.get()};
+  for (int i = 0; i < 3; ++i) {
+    Batch batch;
+    for (const std::string& name : names) {
+      for (int calls = 0; calls < 4; ++calls) batch.call(name, grows, argument, &growth);
+    }
+    worker.submit(batch);
+    EXPECT_EQ(refused(batch), 0u);
+    batch.clear();
+    worker.maintain();
+  }
+  EXPECT_GT(growth.most_used, cap * 3 / 4);
+  EXPECT_LE(growth.most_used, cap * 9 / 8);
 }
 
 // The values come from files, and batches wait for them.

@@ -80,7 +80,7 @@ void BatchRunner::run_part(const BatchRun& run, Batch& batch, Batch::Span rows, 
   };
   const Shown shown(executor_);
   executor_.set_parking(nullptr);
-  executor_.set_stops(false);
+  executor_.set_stops_from(HostExecutor::never);
   executor_.set_token(token);
   executor_.set_gated(&slot_, &holder);
   run_on_host(run, batch, rows.first, rows.end, true);

@@ -80,7 +80,7 @@ Batch::Row HostExecutor::run(Batch& batch, int64_t now_ms, bool writable, Batch:
   run.passes_some = parking_ != nullptr;
   run.batch = &batch;
   run.first_row = first;
-  run.may_stop = stops_ && writable;
+  if (writable && stops_from_ != never) run.stops_from = stops_from_ - std::min(stops_from_, first);
   if (store_.backing != nullptr && gets_directly()) [[unlikely]] {
     run_directly(run, end - first);
   } else {

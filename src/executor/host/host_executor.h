@@ -88,9 +88,9 @@ class HostExecutor {
     BatchRun* parking = nullptr;
     const Batch* batch = nullptr;
     Batch::Row first_row = 0;
-    // Whether the run may stop, and the row at which it has: that found no memory.
-    bool may_stop = false;
+    // The first row at which the run may stop, and the row at which it has: that found no memory.
     static constexpr Batch::Row nowhere = ~Batch::Row{0};
+    Batch::Row stops_from = nowhere;
     Batch::Row stopped = nowhere;
     bool passes_some = false;  // over: rows behind that one, or behind those that are parked
     uint64_t token = 0;        // for whoever is told of changes (executor/commit_sink.h)
@@ -112,8 +112,9 @@ class HostExecutor {
     // The item with its value, for the row, which is parked where the value is not there yet.
     ValueReader::Whole whole(const Item& item, Batch::Row row) const;
     // Whether the row, which has found no memory, and all behind it are left to run again later.
+    bool may_stop(Batch::Row row) const { return row >= stops_from; }
     bool stops(Batch::Row row) {
-      if (!may_stop) return false;
+      if (!may_stop(row)) return false;
       stopped = row;
       return passes_some = true;
     }
@@ -168,9 +169,10 @@ class HostExecutor {
   void set_token(uint64_t token) { token_ = token; }
   // Takes their rows that wait for items which memory lacks; null: such rows wait on the spot.
   void set_parking(BatchRun* parking) { parking_ = parking; }
-  // Whether `run` stops at a row that finds no memory, so that it runs again when there is some;
-  // else such rows are answered out_of_memory.
-  void set_stops(bool stops) { stops_ = stops; }
+  // From which row of a batch on `run` stops at one that finds no memory, so that it runs again
+  // when there is some; rows before, or all, are answered out_of_memory.
+  static constexpr Batch::Row never = Run::nowhere;
+  void set_stops_from(Batch::Row row) { stops_from_ = row; }
   // The rows that `run` gets from now on are shown to the gate by `holder` and no more by `slot`,
   // which the thread has entered; null: the thread works (items/epoch.h) while it runs rows.
   void set_gated(EpochDomain::Slot* slot, const KeyGate::Holder* holder) {
@@ -248,7 +250,7 @@ class HostExecutor {
   bool bring_in(const Run& run, const Backing::Hot& hot);
 
   BatchRun* parking_ = nullptr;
-  bool stops_ = false;
+  Batch::Row stops_from_ = never;
   Gated gated_;
   // Of the run in an index of a fixed size: the moment of its first row, and how many rows it has.
   uint64_t first_time_ = 0;

@@ -61,14 +61,36 @@ struct ObjectAnswers {
     return true;
   }
 
-  // Whether `bytes` more may be taken by the value of a key that has `present` already.
-  static bool has_room(const Run& run, const Request& request, uint64_t present, uint64_t bytes) {
+  // Whether the value of a key may be so large.
+  static bool is_possible(const Run& run, const Request& request, uint64_t bytes) {
+    return request.has(option::over_cap) || bytes <= run.largest_item;
+  }
+  // Whether `bytes` more may be taken. A function may take far more than its arguments, and objects
+  // that were evicted are not free before their readers have gone; so a batch that can look for
+  // memory on its way does so where both leave the cap behind.
+  static bool has_room(const Run& run, Row row, const Request& request, uint64_t bytes) {
     const bool over_cap = request.has(option::over_cap);
-    if (!over_cap && present + bytes > run.largest_item) return false;
     const MemoryBudget& budget = run.executor.store().budget;
-    if (budget.fits(bytes)) return true;
+    const auto fits = [&] {
+      return (over_cap || !run.may_stop(row) || is_near(budget, bytes)) && budget.fits(bytes);
+    };
+    if (fits()) return true;
     run.executor.cache().reclaim_all();
-    return budget.fits(bytes) || (run.executor.runs_over(over_cap) && budget.fits_over(bytes));
+    if (fits()) return true;
+    if (!over_cap && run.may_stop(row)) return false;
+    return run.executor.runs_over(over_cap) && budget.fits_over(bytes);
+  }
+  static bool is_near(const MemoryBudget& budget, uint64_t bytes) {
+    const int64_t stored = budget.items.load() + budget.index.load() + budget.hot.load();
+    const auto cap = static_cast<int64_t>(budget.limit());
+    return cap == 0 || stored + static_cast<int64_t>(bytes) <= cap + cap / 16;
+  }
+  // Whether the row is left to run again, when there is memory.
+  static bool stops(Run& run, Row row, Reply& reply) {
+    if (!run.stops(row)) return false;
+    reply.type = ValueType::none;
+    reply.expiry = no_expiry;
+    return true;
   }
 
   static bool try_call(Run& run, Row row, const Request& request, Index& index) {
@@ -82,7 +104,7 @@ struct ObjectAnswers {
     if (item == nullptr) {
       if (function.read != nullptr) ++run.misses;
       if (!run.erases_expired) return answered(reply, Status::not_found);
-      return function.make != nullptr ? make(run, request, index, seen, call, reply)
+      return function.make != nullptr ? make(run, row, request, index, seen, call, reply)
                                       : leave(run, request, index, seen, Status::not_found, reply);
     }
     if (item->type() != function.type) return answered(reply, Status::wrong_type);
@@ -113,9 +135,12 @@ struct ObjectAnswers {
     ItemStore::Cache& cache = run.executor.cache();
     const ObjectFunction& function = function_of(request);
     Object& object = *seen.old.item->object();
-    if (function.grows &&
-        !has_room(run, request, object.counted(), bytes_of_arguments(call.arguments))) {
-      return answered(reply, Status::out_of_memory);
+    if (function.grows) {
+      const uint64_t bytes = bytes_of_arguments(call.arguments);
+      const bool is_possible = ObjectAnswers::is_possible(run, request, object.counted() + bytes);
+      if (!is_possible || !has_room(run, row, request, bytes)) {
+        return (is_possible && stops(run, row, reply)) || answered(reply, Status::out_of_memory);
+      }
     }
     // Where the object is left empty.
     const Composed without =
@@ -165,7 +190,7 @@ struct ObjectAnswers {
   }
 
   // Calls the function on a new object, which is put where the key is absent.
-  static bool make(Run& run, const Request& request, Index& index, const Seen& seen,
+  static bool make(Run& run, Row row, const Request& request, Index& index, const Seen& seen,
                    ObjectCall& call, Reply& reply) {
     HostStore& store = run.executor.store();
     const ObjectFunction& function = function_of(request);
@@ -173,8 +198,11 @@ struct ObjectAnswers {
     if (request.key.size() > max_value_bytes) {
       return leave(run, request, index, seen, Status::too_large, reply);
     }
-    if (function.grows && !has_room(run, request, 0, bytes_of_arguments(call.arguments))) {
-      return leave(run, request, index, seen, Status::out_of_memory, reply);
+    const uint64_t bytes = function.grows ? bytes_of_arguments(call.arguments) : 0;
+    const bool is_possible = ObjectAnswers::is_possible(run, request, bytes);
+    if (function.grows && (!is_possible || !has_room(run, row, request, bytes))) {
+      return (is_possible && stops(run, row, reply)) ||
+             leave(run, request, index, seen, Status::out_of_memory, reply);
     }
     std::unique_ptr<Object> object = function.make();
     function.change(*object, call);
@@ -193,7 +221,9 @@ struct ObjectAnswers {
     const Swapped swapped = swap(run, put, index, seen, plan, reply);
     if (swapped != Swapped::done) store.items.objects().free(location);
     if (swapped == Swapped::lost) return false;
-    if (swapped == Swapped::no_memory) return answered(reply, Status::out_of_memory);
+    if (swapped == Swapped::no_memory) {
+      return stops(run, row, reply) || answered(reply, Status::out_of_memory);
+    }
     reply.type = function.type;
     return answered(reply, call.status);
   }
@@ -215,7 +245,8 @@ struct ObjectAnswers {
                 plan);
     become(plan, type);
     Swapped swapped = Swapped::no_memory;
-    if (plan.action == Plan::Action::store && has_room(run, request, bytes, 0)) {
+    const bool is_possible = ObjectAnswers::is_possible(run, request, bytes);
+    if (plan.action == Plan::Action::store && is_possible && has_room(run, row, request, 0)) {
       swapped = swap(run, put, index, seen, plan, reply);
       if (swapped == Swapped::done) {
         reply.type = type;
@@ -224,7 +255,10 @@ struct ObjectAnswers {
     }
     object = store.items.objects().give_back(location);
     if (swapped == Swapped::lost) return false;
-    if (plan.action == Plan::Action::store) plan.status = Status::out_of_memory;
+    if (plan.action == Plan::Action::store) {
+      if (is_possible && stops(run, row, reply)) return true;
+      plan.status = Status::out_of_memory;
+    }
     return leave(run, request, index, seen, plan.status, reply);
   }
 
