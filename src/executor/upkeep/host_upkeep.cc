@@ -134,7 +134,13 @@ bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms, int64_t& ad
     return !outruns;
   };
   if (!store_.makes_room() || admits()) return true;
+  // Where nothing is evicted, what runs over the cap beside others stays there.
   if (!evictable() && !sends_values()) {
+    Standstill others;
+    while (outruns && !others.lasts(0, true, longest_standstill)) {
+      executor_.cache().reclaim_all();
+      if (admits()) return true;
+    }
     near = false;
     return admits() || !store_.evicts;
   }

@@ -171,5 +171,34 @@ TEST_F(LargeValuesTest, WaitForAReaderThatStaysOnce) {
   EpochDomain::leave(*reader_);
 }
 
+// Where nothing can be evicted, of two that see the same room the second one is refused: what it
+// took would stay.
+TEST(MakeRoomTest, WhereNothingIsEvictedLargeValuesAreNotAdmittedForTheSameRoom) {
+  Options volatile_lru = options();
+  volatile_lru.maxmemory_policy = EvictionPolicy::volatile_lru;
+  HostStore store(volatile_lru, 1);
+  EpochDomain::Slot* const slot = store.epochs.acquire();
+  {
+    HostExecutor executor(store);
+    HostUpkeep upkeep(executor, *slot);
+    constexpr uint64_t most = 3 * (20 << 20) / 4;
+    const BatchBytes needed{.lasting = most, .at_once = most, .alone = most};
+    int64_t first = 0;
+    EXPECT_TRUE(upkeep.make_room(needed, 0, first));
+    std::thread other([&] {
+      constexpr std::chrono::milliseconds stores{5};
+      std::this_thread::sleep_for(stores);
+      store.budget.items.fetch_add(most);
+      store.budget.dismiss(first);
+    });
+    int64_t second = 0;
+    EXPECT_FALSE(upkeep.make_room(needed, 0, second));
+    EXPECT_EQ(second, 0);
+    other.join();
+    store.budget.items.fetch_sub(most);
+  }
+  store.epochs.release(slot);
+}
+
 }  // namespace
 }  // namespace isotherm::make_room_test
