@@ -41,12 +41,16 @@ void BatchRunner::find_memory(BatchRun& run, const Batch& batch, Batch::Row row)
   BatchBytes needed{.at_once = std::max(rows.at_once, share), .alone = rows.alone};
   // Objects cannot use what the chunks of items have free. They take a part of what is asked for
   // with each call, so what others were admitted for is mostly taken, and not waited for.
-  if (const Op op = batch.columns().op[row]; op == Op::call || op == Op::put_object) {
+  const Op op = batch.columns().op[row];
+  const bool is_object = op == Op::call || op == Op::put_object;
+  if (is_object) {
     const ItemMemory memory = store.items.memory();
     const uint64_t part = std::max(rows.at_once, std::min(share, store.budget.limit() / 16));
     needed = {.lasting = memory.free + memory.stock + part, .at_once = part, .in_place = part};
   }
-  static_cast<void>(upkeep_.make_room(needed, run.now_ms, run.admitted));
+  const bool found = upkeep_.make_room(needed, run.now_ms, run.admitted);
+  // Where nothing is evicted, objects beyond the cap would stay there.
+  if (is_object && !found) run.writable = false;
   executor_.set_gated(gated.slot, gated.holder);
   works ? store.epochs.enter_to_work(run.slot) : store.epochs.enter(run.slot);
 }

@@ -208,6 +208,20 @@ TEST_F(FindMemoryTest, ObjectsThatGrowBeyondTheirArgumentsStayNearTheCap) {
   EXPECT_LE(growth.most_used, cap * 9 / 8);
 }
 
+TEST_F(FindMemoryTest, ObjectsThatNobodyMayEvictStayWithinTheCap) {
+  options_.maxmemory_policy = EvictionPolicy::volatile_lru;
+  open();
+  Worker worker(*engine_);
+  const std::string_view argument[] = {"a"};
+  Growth growth{engine_.get()};
+  Batch batch;
+  for (int i = 0; i < 1200; ++i) batch.call(keys_[i % 6], grows, argument, &growth);
+  worker.submit(batch);
+  EXPECT_GT(refused(batch), 0u);
+  EXPECT_LT(refused(batch), 900u);
+  EXPECT_LE(growth.most_used, cap * 17 / 16);
+}
+
 // The values come from files, and batches wait for them.
 TEST_F(FindMemoryTest, WithATreeToo) {
   if (!open_tree()) GTEST_SKIP() << "built without RocksDB";
