@@ -67,7 +67,9 @@ bool conditions_hold(const Request& request, const Item* old, Plan& plan) {
 
 void plan_put(const Request& request, const Item* old, uint64_t max_value_bytes, Plan& plan) {
   if (!conditions_hold(request, old, plan)) return;
-  if (request.value.size() > max_value_bytes) return refuse(plan, Status::too_large);
+  if (request.value.size() > max_value_bytes && !request.has(option::any_length)) {
+    return refuse(plan, Status::too_large);
+  }
   plan.action = Plan::Action::store;
   plan.parts.value_bytes = request.value.size();
   plan.parts.flags = request.flags;
@@ -484,12 +486,7 @@ void plan_change(const Request& request, const Item* old, int64_t now_ms, uint64
   plan.second_at = 0;
   plan.steps = {};
   plan.filler = ' ';
-  plan.parts = {.key = request.key,
-                .value_bytes = 0,
-                .type = ValueType::string,
-                .expiry = no_expiry,
-                .flags = 0,
-                .database = request.database};
+  plan.parts = {.key = request.key, .database = request.database};
   plan_operation(request, old, now_ms, max_value_bytes, plan);
   if (plan.action == Plan::Action::store && request.key.size() > max_value_bytes) {
     refuse(plan, Status::too_large);

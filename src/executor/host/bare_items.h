@@ -62,7 +62,8 @@ struct BareItems {
   // Whether the row may be a put as above.
   static ISOTHERM_INLINE bool is_put(const Run& run, Row row) {
     const Batch::Columns& columns = run.columns;
-    const uint32_t conditions = columns.options[row] & ~uint32_t{option::over_cap};
+    const uint32_t conditions =
+        columns.options[row] & ~uint32_t{option::over_cap | option::any_length};
     return run.puts_plainly && columns.op[row] == Op::put &&
            (conditions | columns.database[row] | columns.flags[row]) == 0 &&
            columns.expiry[row] == no_expiry;

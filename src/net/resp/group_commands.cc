@@ -74,7 +74,7 @@ Batch::Row append_transfer(Call& call, const Transfer& transfer) {
   batch.guard(fill_put, &call.keep(Copying{&call.turn.copies, nullptr}), first);
   call.copies();
   batch.select(transfer.to_database);
-  batch.put(transfer.to, {}, transfer.put);
+  batch.put(transfer.to, {}, static_cast<uint16_t>(transfer.put | option::any_length));
   batch.select(transfer.from_database);
   if (transfer.erases) {
     batch.guard(keep_unless_put, nullptr, first);
@@ -281,7 +281,7 @@ void bitop(Call& call) {
   const Batch::Row first = call.batch().size();
   for (const std::string_view key : call.arguments.subspan(3)) call.batch().get(key);
   call.batch().guard(fill_bitop, &kept, first);
-  call.batch().put(call[2], {});
+  call.batch().put(call[2], {}, option::any_length);
   call.batch().group(first);
   call.answer(encode_bitop, first, kept.sources + 1);
 }
