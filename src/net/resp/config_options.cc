@@ -15,12 +15,19 @@ namespace isotherm::net {
 namespace {
 
 constexpr uint64_t most_int = std::numeric_limits<int32_t>::max();
+constexpr uint64_t most_rewrite_size = std::numeric_limits<int64_t>::max();
 constexpr uint64_t least_bulk = 1 << 20;
 constexpr uint64_t most_bulk = std::numeric_limits<uint32_t>::max();
 
 std::string out_of_range(uint64_t least, uint64_t most) {
   return "argument must be between " + std::to_string(least) + " and " + std::to_string(most) +
          " inclusive";
+}
+
+// CONFIG SET takes each blank for the end of a word, so that two in a row have an empty one between
+// them; the flags of the program do not.
+bool has_empty_word(std::string_view text) {
+  return text.starts_with(' ') || text.ends_with(' ') || text.find("  ") != std::string_view::npos;
 }
 
 // A number of an option that is one of LiveOptions.
@@ -171,7 +178,7 @@ std::string get_dir(const ServerState& server) {
 }
 std::string set_save(ServerState& server, std::string_view text, bool dry) {
   auto points = parse_save_points(text);
-  if (!points) return "Invalid save parameters";
+  if (!points || has_empty_word(text)) return "Invalid save parameters";
   if (!points->empty() && server.engine.stats().on_device) {
     return "there are no snapshots while the index is on a GPU";
   }
@@ -202,6 +209,7 @@ std::string set_rewrite_min_size(ServerState& server, std::string_view text, boo
   const auto bytes = parse_memory(text);
   if (!bytes) return "argument must be a memory value";
   if (!dry) server.live.auto_aof_rewrite_min_size = *bytes;
+  if (*bytes > most_rewrite_size) return out_of_range(0, most_rewrite_size);
   return {};
 }
 
