@@ -38,6 +38,14 @@ void take_folder(const std::string& text, std::string& field) {
   field = text;
 }
 
+// No name is a script's variable that was not set: without a tree nothing of the store would last.
+void take_tree(const std::string& text, std::string& field) {
+  if (text.empty()) {
+    throw CLI::ValidationError("'' is not the name of a folder; give one, or leave the flag out");
+  }
+  field = text;
+}
+
 void take_save_points(const std::string& text, SavePoints& field) {
   const auto points = parse_save_points(text);
   if (!points) {
@@ -88,9 +96,10 @@ void add_snapshot_options(CLI::App& app, net::ServerOptions& options) {
 }
 
 void add_tree_options(CLI::App& app, Options& store) {
-  app.add_option("--tree", store.tree,
-                 "Folder of a tree (RocksDB) for more items than maxmemory holds: memory is then a "
-                 "cache of it [none]");
+  add_text_option(app, "--tree",
+                  "Folder of a tree (RocksDB) for more items than maxmemory holds: memory is then "
+                  "a cache of it [none]",
+                  [&](const std::string& text) { take_tree(text, store.tree); });
   app.add_option("--tree-options", store.tree_options,
                  "RocksDB's options for the tree, e.g. \"max_background_jobs=4\" [none]");
   add_memory_option(app, "--gpu-sorted",

@@ -326,6 +326,7 @@ TEST(FlagsTest, RefusesWhatItDoesNotKnow) {
                                              {"--gpu-wait-usec", "1000001"},
                                              {"--gpu-wait-usec", "-1"},
                                              {"--gpu-values", "many"},
+                                             {"--tree", ""},
                                              {"--gpu-values-from", "63"},
                                              {"--gpu-values-from", "2mb"},
                                              {"--maxclients", "-1"}}) {
