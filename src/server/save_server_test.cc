@@ -126,6 +126,15 @@ TEST_F(SaveServerTest, SavePointsSaveByThemselves) {
   expect({"CONFIG", "GET", "save"}, "*2\r\n$4\r\nsave\r\n$0\r\n\r\n");
 }
 
+TEST_F(SaveServerTest, AClockThatWasSetBackKeepsNoSnapshotWaiting) {
+  expect({"CONFIG", "SET", "save", "10 2"}, "+OK\r\n");
+  clock_.advance(-1'000'000);
+  expect({"SET", "a", "1"}, "+OK\r\n");
+  EXPECT_EQ(info("rdb_saves"), "0");
+  expect({"SET", "b", "1"}, "+OK\r\n");
+  wait_for_saves(1);
+}
+
 TEST_F(SaveServerTest, WhatCannotBeReadEndsTheStartAndStays) {
   const std::string list = std::string("REDIS0010\x01\x04list\x01\x01x\xFF") + std::string(8, '\0');
   for (const std::string& bytes : {list, std::string("REDIS"), std::string("something else")}) {

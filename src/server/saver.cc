@@ -83,10 +83,14 @@ bool Saver::is_due() const {
   // What the GPU alone had is in the last snapshot only.
   if (const Tree* const tree = engine_.tree(); tree != nullptr && tree->is_lost()) return false;
   const int64_t now = now_s();
-  if (job_.failed() && now - job_.tried_s() <= after_failure_s) return false;
+  // A clock that was set back would keep whoever waits for it waiting, for years perhaps.
+  const auto is_over = [now](int64_t then, int64_t seconds) {
+    return now < then || now - then > seconds;
+  };
+  if (job_.failed() && !is_over(job_.tried_s(), after_failure_s)) return false;
   const auto changes = static_cast<int64_t>(engine_.stats().changes - job_.changes());
   return std::any_of(points.begin(), points.end(), [&](const SavePoint& point) {
-    return changes >= point.changes && now - job_.saved_s() > point.seconds;
+    return changes >= point.changes && is_over(job_.saved_s(), point.seconds);
   });
 }
 
