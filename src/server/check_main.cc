@@ -1,11 +1,12 @@
 // isotherm-check: says whether a snapshot (an RDB file) or a journal can be read, and what is in
-// it. A journal is named by its folder, by the name that its files begin with, or by its manifest.
+// it. A journal is named by its folder, by the name that its files begin with, or by one of them.
 // It writes nothing, so it may look at the files of a server that runs; the end of a journal that
 // is being written may then look torn.
 //
 // Exit status: 0: it can be read; 1: it cannot, and the first fault is printed with its file and
 // byte; 2: the command line is wrong.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
@@ -30,13 +31,21 @@ constexpr std::string_view usage =
     "Exit status: 0: it can be read; 1: it cannot, and the first fault is printed; 2: wrong "
     "usage.\n";
 
-// The name that the files of a journal begin with, where `path` is that or the manifest; else
-// empty.
+bool has_manifest(const std::string& name) {
+  return std::filesystem::exists(name + std::string(manifest_suffix));
+}
+
+// The name that the files of a journal begin with, where `path` is that, the manifest, the lock or
+// a segment; else empty.
 std::string named_journal(const std::string& path) {
   if (path.ends_with(manifest_suffix)) {
     return path.substr(0, path.size() - manifest_suffix.size());
   }
-  return std::filesystem::exists(path + std::string(manifest_suffix)) ? path : "";
+  if (has_manifest(path)) return path;
+  const size_t dot = std::min(path.rfind('.'), path.size());
+  const std::string ending = path.substr(dot);
+  const bool its = ending == ".lock" || ending.find_first_not_of("0123456789", 1) == ending.npos;
+  return its && has_manifest(path.substr(0, dot)) ? path.substr(0, dot) : "";
 }
 
 void check_snapshot(const std::string& path) {

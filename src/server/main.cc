@@ -168,9 +168,13 @@ int run(const isotherm::net::ServerOptions& options) {
   server.serve();
   log_start(server, options);
   for (;;) {
-    int signal = 0;
-    sigwait(&ending, &signal);
-    log(LogLevel::notice, "ending on signal " + std::to_string(signal));
+    siginfo_t its{};
+    while (::sigwaitinfo(&ending, &its) < 0) {  // the server was stopped, and goes on
+    }
+    // A client's wish comes as a signal, too; its own process sends nothing else.
+    log(LogLevel::notice, its.si_pid == ::getpid()
+                              ? "ending, as a client has asked: SHUTDOWN"
+                              : "ending on signal " + std::to_string(its.si_signo));
     InsistentEnd insistent;
     if (server.prepare_end()) break;
     insistent.forget();

@@ -74,6 +74,8 @@ def test_no_end_loses_what_a_tree_has_not_written(tmp_path):
         assert "the last changes cannot be written (tree: " in server.output()
         with pytest.raises(redis.ResponseError, match="Errors trying to SHUTDOWN"):
             client.execute_command("SHUTDOWN")
+        assert "ending, as a client has asked: SHUTDOWN" in server.output()
+        assert server.output().count("ending on signal") == 2
         assert client.strlen("key") == 2 << 20
         with pytest.raises(redis.ConnectionError):
             client.execute_command("SHUTDOWN", "NOSAVE")
