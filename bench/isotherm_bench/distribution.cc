@@ -11,7 +11,7 @@ namespace {
 
 // A span behind the first ranks has this share of the ranks in front of it.
 constexpr uint64_t span_share = 32;
-constexpr double whole = 0x1.0p32;  // of what `Span::keep` counts
+constexpr double all_draws = 0x1.0p32;  // of what `Span::keep` counts
 
 }  // namespace
 
@@ -57,7 +57,7 @@ void Zipf::make_aliases(std::vector<double> weights) {
     const uint32_t less = light.back();
     const uint32_t more = heavy.back();
     light.pop_back();
-    spans_[less].keep = static_cast<uint32_t>(weights[less] / mean * whole);
+    spans_[less].keep = static_cast<uint32_t>(weights[less] / mean * all_draws);
     spans_[less].other = more;
     weights[more] -= mean - weights[less];
     if (weights[more] >= mean) continue;

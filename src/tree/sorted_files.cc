@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/worker_pool.h"
 #include "gpu/platform/device_error.h"
 #include "tree/device_files.h"
 #include "tree/tree_record.h"
@@ -39,6 +40,27 @@ std::string front_of(TreeFiles& files) {
   front.erase(std::mismatch(front.begin(), front.end(), last.begin(), last.end()).first,
               front.end());
   return front;
+}
+
+constexpr size_t entries_of_piece = 1 << 14;
+
+// The copy's pairs of some entries; of keys that are another there `device_keys` has the text.
+void make_pairs(std::span<const TreeEntry> entries, SortedPair* pairs,
+                std::deque<std::string>& device_keys) {
+  for (const TreeEntry& entry : entries) {
+    SortedPair& pair = *pairs++;
+    const std::string_view key = entry.key.substr(TreeRecord::prefix_bytes);
+    if (DeviceFiles::is_plain(TreeRecord::database_of(entry.key), key)) {
+      pair.key = key;
+    } else {
+      DeviceFiles::put_device_key(entry.key, device_keys.emplace_back());
+      pair.key = device_keys.back();
+    }
+    pair.erased = entry.value.empty();
+    if (pair.erased) continue;
+    pair.flags = static_cast<uint8_t>(entry.value[0]);
+    pair.value = entry.value.substr(1);
+  }
 }
 
 }  // namespace
@@ -83,7 +105,7 @@ std::string SortedFiles::copy(std::string_view first, std::string_view end, bool
   const auto put_some = [&] {
     std::vector<TreeEntry> entries(pairs.size());
     for (size_t i = 0; i < pairs.size(); ++i) entries[i] = {pairs[i].first, pairs[i].second};
-    put(entries);
+    put(entries, 1);
     pairs.clear();
     bytes = 0;
   };
@@ -97,25 +119,18 @@ std::string SortedFiles::copy(std::string_view first, std::string_view end, bool
   return problem;
 }
 
-void SortedFiles::put(std::span<const TreeEntry> entries) {
+void SortedFiles::put(std::span<const TreeEntry> entries, uint32_t threads) {
   if (entries.empty() || !direct_counts()) return;
   try {
     std::vector<SortedPair> pairs(entries.size());
-    std::deque<std::string> device_keys;  // that are not the items'
-    for (size_t i = 0; i < entries.size(); ++i) {
-      const std::string_view key = entries[i].key.substr(TreeRecord::prefix_bytes);
-      const std::string_view record = entries[i].value;
-      if (DeviceFiles::is_plain(TreeRecord::database_of(entries[i].key), key)) {
-        pairs[i].key = key;
-      } else {
-        DeviceFiles::put_device_key(entries[i].key, device_keys.emplace_back());
-        pairs[i].key = device_keys.back();
-      }
-      pairs[i].erased = record.empty();
-      if (record.empty()) continue;
-      pairs[i].flags = static_cast<uint8_t>(record[0]);
-      pairs[i].value = record.substr(1);
-    }
+    const size_t pieces = (entries.size() + entries_of_piece - 1) / entries_of_piece;
+    std::vector<std::deque<std::string>> device_keys(pieces);  // that are not the items'
+    WorkerPool pool(static_cast<uint32_t>(std::min<size_t>(threads, pieces)));
+    pool.run(static_cast<uint32_t>(pieces), [&](uint32_t piece, uint32_t) {
+      const size_t first = piece * entries_of_piece;
+      const size_t count = std::min(entries_of_piece, entries.size() - first);
+      make_pairs(entries.subspan(first, count), &pairs[first], device_keys[piece]);
+    });
     if (!tier_->put(pairs)) give_up("its memory has no room for all keys");
   } catch (const DeviceError& error) {
     give_up(error.what());
@@ -138,8 +153,15 @@ void SortedFiles::give_up(const std::string& why) {
 
 std::string SortedFiles::ingest(std::span<const TreeEntry> entries, const TreeMeta& meta,
                                 uint32_t threads) {
-  std::string problem = files_->ingest(entries, meta, threads);
-  if (problem.empty()) put(entries);
+  std::string problem;
+  WorkerPool pool(2);
+  pool.run(2, [&](uint32_t piece, uint32_t) {
+    if (piece == 0) {
+      problem = files_->ingest(entries, meta, threads);
+    } else {
+      put(entries, threads);
+    }
+  });
   return problem;
 }
 

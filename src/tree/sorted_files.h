@@ -1,11 +1,13 @@
 // SortedFiles: a tree's files (tree/tree_files.h) with a sorted copy of what they have in the
 // memory of a GPU (gpu/store/sorted_tier.h), which answers gets and ranges, many at a time.
 //
-//   a run ─▶ the files (RocksDB's) ─▶ a run of the copy
+//   a run ─▶ the files (RocksDB's), and at the same time a run of the copy
 //   gets and ranges of many, and what memory misses ─▶ the copy        all else ─▶ the files
-// The files are what counts: the copy is made of them at the start, and follows each run that they
-// have taken in. So a GPU that fails loses nothing. Keys there are those of tree/device_files.h,
-// which sort as the tree's do; values are records without their first byte, which is in the flags.
+// The files are what counts: the copy is made of them at the start, and takes each run that they
+// take in. Where they fail it has the run already, and is given it again with the next try: until
+// the files have it the run itself is looked at first, and shows the same. So a GPU that fails
+// loses nothing. Keys there are those of tree/device_files.h, which sort as the tree's do; values
+// are records without their first byte, which is in the flags.
 //
 // Given up. Where the GPU fails, or has no room for a run, there is no copy from then on, and the
 // files answer alone; `sorted_copy` says why. What gets have shown counts only if that was not so
@@ -67,7 +69,7 @@ class SortedFiles final : public TreeFiles {
   class View;
 
   std::string copy(std::string_view first, std::string_view end, bool erases);
-  void put(std::span<const TreeEntry> entries);
+  void put(std::span<const TreeEntry> entries, uint32_t threads);
   void give_up(const std::string& why);
   void clear();
 
