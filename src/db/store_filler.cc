@@ -20,8 +20,9 @@ std::string FillTotals::problem(const Engine& engine) const {
   constexpr uint64_t mib = 1 << 20;
   const Options& options = engine.options();
   std::string text = std::to_string(refused) + " items could not be stored: ";
-  if (Tree* const tree = engine.tree(); tree != nullptr && !tree->error().empty()) {
-    return text + tree->error();
+  // It may have gone on since.
+  if (Tree* const tree = engine.tree(); tree != nullptr && !tree->last_error().empty()) {
+    return text + tree->last_error();
   }
   if (longest > options.max_value_bytes) {
     return text + "start with a proto-max-bulk-len of at least " + std::to_string(longest);
