@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Counts the tests of GoogleTest anew in docs/checks.md, from the programs of three builds.
 
-Usage: count_checks.py   (after `make test`, which leaves build/release, build/clang and build/tsan)
+Usage: count_checks.py   (after `make test`, which leaves build/release, build/clang and build/tsan, and
+                          cmake --build --preset release --target isotherm-unit-tests)
 
 What there was "before" is read from the page itself.
 """

@@ -299,7 +299,7 @@ class DbCopyTest : public DbFixture {
     }
   }
 
-  static constexpr int count = poison::sanitized ? 4'000 : 10'000;
+  static constexpr int count = poison::sanitized ? 7'000 : 10'000;
   SortedMemory sorted_;
 };
 
