@@ -9,7 +9,6 @@
 #include <rocksdb/sst_file_writer.h>
 #include <rocksdb/table.h>
 #include <rocksdb/utilities/checkpoint.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -24,7 +23,6 @@
 #include <vector>
 
 #include "base/worker_pool.h"
-#include "tree/descriptors.h"
 #include "tree/disk_reserve.h"
 #include "tree/leaf_cache.h"
 #include "tree/rocksdb_disk.h"
@@ -40,13 +38,6 @@ constexpr double filter_bits = 10;
 // Fewer are not worth a file.
 constexpr size_t least_per_file = 16 << 10;
 constexpr size_t keys_per_read = 128;
-
-// As RocksDB counts them; -1: all.
-int most_open_files() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= tree_descriptors::many) return -1;
-  return static_cast<int>(tree_descriptors::share_of(limit.rlim_cur));
-}
 
 // What has expired goes for good.
 class ExpiryFilter final : public rocksdb::CompactionFilter {
@@ -92,7 +83,6 @@ class RocksdbFiles final : public TreeFiles {
     table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(filter_bits));
     options_.create_if_missing = true;
     options_.env = disk_.get();
-    options_.max_open_files = most_open_files();
     options_.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
     options_.compaction_filter = &filter_;
     options_.bgerror_resume_retry_interval = 100'000;  // microseconds

@@ -52,8 +52,7 @@ std::string set_maxclients(ServerState& server, std::string_view text, bool dry)
   std::string wrong = set(server, text, true);
   if (!wrong.empty()) return wrong;
   const auto wanted = static_cast<uint32_t>(*parse_integer(text));
-  const uint32_t allowed = allow_clients(wanted, static_cast<uint32_t>(server.loop_count()),
-                                         !server.options.store.tree.empty());
+  const uint32_t allowed = allow_clients(wanted, static_cast<uint32_t>(server.loop_count()));
   if (allowed < wanted) {
     return "The operating system is not able to handle the specified number of clients, try with " +
            std::to_string(allowed);
@@ -209,8 +208,8 @@ std::string get_rewrite_min_size(const ServerState& server) {
 std::string set_rewrite_min_size(ServerState& server, std::string_view text, bool dry) {
   const auto bytes = parse_memory(text);
   if (!bytes) return "argument must be a memory value";
-  if (*bytes > most_rewrite_size) return out_of_range(0, most_rewrite_size);
   if (!dry) server.live.auto_aof_rewrite_min_size = *bytes;
+  if (*bytes > most_rewrite_size) return out_of_range(0, most_rewrite_size);
   return {};
 }
 
