@@ -93,9 +93,10 @@ TEST(AllocationTest, WarmTurnsAllocateNothing) {
   const uint64_t requests = 20 * 80 * count;
   const uint64_t before = allocations.load();
   ASSERT_TRUE(rounds.run(count));
-  // What remains belongs to the store's background work and the loop's timer, not to requests.
+  // What remains belongs to the store's background work and the loop's timer, not to requests: more
+  // of it where a sanitizer makes the rounds long.
   const uint64_t made = allocations.load() - before;
-  EXPECT_LT(made, requests / 1000);
+  EXPECT_LT(made, requests / (poison::sanitized ? 200 : 1000));
 }
 
 }  // namespace

@@ -132,13 +132,15 @@ class RocksdbFiles final : public TreeFiles {
   }
 
   // Where what is in memory cannot be made sense of, `read` tells of it: KeyMayExist would say that
-  // there is no such key.
+  // there is no such key. Of a file that is not open (max_open_files) RocksDB says that the key was
+  // found, and leaves the value as it is; no value that was found is empty.
   Glance glance(std::string_view key, std::string& value) override {
     rocksdb::ReadOptions cached;
     cached.read_tier = rocksdb::kBlockCacheTier;
+    value.clear();
     const rocksdb::Status status = db_->Get(cached, slice(key), &value);
     if (status.IsNotFound()) return Glance::absent;
-    return status.ok() ? Glance::found : Glance::maybe;
+    return status.ok() && !value.empty() ? Glance::found : Glance::maybe;
   }
 
   void read(std::span<const std::string_view> keys, TreeRead* reads) override {
