@@ -14,8 +14,7 @@
 // sorted copy on a GPU. --tree-options: of its files. --rows-a-call: of a Db's transactions, by
 // DbRows and so many threads; 0: a call each. --parts: where RocksDB's time goes, by its own
 // counters. What was filled is flushed to files unless --flush 0, and what is left to be merged is
-// merged before a load begins.
-// --rocksdb 0: the Db alone, for profiles.
+// merged before a load begins. --rocksdb 0: the Db alone, for profiles.
 //
 // Keys are numbers, the highest byte first; values follow from their key. Every value and every
 // range is checked, the sum of all counters behind `update`, and that erased keys are gone.

@@ -99,9 +99,8 @@ class DbSystem {
 class IsothermSystem final : public DbSystem {
  public:
   // `rows_a_call`: of a transaction; 0: a call each. `threads`: that run them.
-  IsothermSystem(const std::string& folder, uint64_t memory, uint64_t gpu_memory = 0,
-                 const std::string& tree_options = {}, uint64_t rows_a_call = 0,
-                 uint32_t threads = 1)
+  IsothermSystem(const std::string& folder, uint64_t memory, uint64_t gpu_memory,
+                 const std::string& tree_options, uint64_t rows_a_call, uint32_t threads)
       : rows_a_call_(rows_a_call), threads_(threads) {
     DbOptions options;
     options.memory = memory;

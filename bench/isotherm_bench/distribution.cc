@@ -40,7 +40,8 @@ Zipf::Zipf(uint64_t count, double theta)
   uint64_t first = 1;
   while (first <= count) {
     const uint64_t width = std::min(std::max<uint64_t>(first / span_share, 1), count + 1 - first);
-    spans_.push_back({.first = first, .keep = 0, .other = 0});
+    const auto itself = static_cast<uint32_t>(spans_.size());
+    spans_.push_back({.first = first, .keep = 0, .other = itself});
     weights.push_back(static_cast<double>(width) * std::pow(static_cast<double>(first), -theta));
     first += width;
   }
@@ -65,8 +66,6 @@ void Zipf::make_aliases(std::vector<double> weights) {
     light.push_back(more);
   }
   // What is left has the mean but for rounding, and so needs no other.
-  for (const uint32_t i : light) spans_[i].other = i;
-  for (const uint32_t i : heavy) spans_[i].other = i;
 }
 
 uint64_t Zipf::draw(Random& random) const {

@@ -96,21 +96,21 @@ enum class Op : uint8_t {
 
 // Options of one request, a bit each.
 namespace option {
-inline constexpr uint16_t if_absent = 1 << 0;      // put: only where the key is absent
-inline constexpr uint16_t if_present = 1 << 1;     // put, and all that change a value: only where
-                                                   // the key is present
-inline constexpr uint16_t if_version = 1 << 2;     // put, erase: only where version == `number`
-inline constexpr uint16_t keep_expiry = 1 << 3;    // put: the new item inherits the expiry
-inline constexpr uint16_t want_previous = 1 << 4;  // put, erase: reply.data is the value before
-inline constexpr uint16_t no_touch = 1 << 5;       // get: do not count as a use for eviction
-inline constexpr uint16_t any_type = 1 << 6;       // get, expire: of an object, too
-inline constexpr uint16_t saturating = 1 << 7;     // add: memcached's arithmetic: unsigned 64-bit,
-                                                   // wraps upward, stops at 0 downward
-inline constexpr uint16_t with_state = 1 << 7;     // get: see Batch::get_with_state
-inline constexpr uint16_t any_length = 1 << 8;  // put: of what the store has had already, however
-                                                // long: max_value_bytes does not bound it
-inline constexpr uint16_t expire_if_none = 1 << 8;      // expire: only where it has none
-inline constexpr uint16_t expire_if_any = 1 << 9;       // expire: only where it has one
+inline constexpr uint16_t if_absent = 1 << 0;       // put: only where the key is absent
+inline constexpr uint16_t if_present = 1 << 1;      // put, and all that change a value: only where
+                                                    // the key is present
+inline constexpr uint16_t if_version = 1 << 2;      // put, erase: only where version == `number`
+inline constexpr uint16_t keep_expiry = 1 << 3;     // put: the new item inherits the expiry
+inline constexpr uint16_t want_previous = 1 << 4;   // put, erase: reply.data is the value before
+inline constexpr uint16_t no_touch = 1 << 5;        // get: do not count as a use for eviction
+inline constexpr uint16_t any_type = 1 << 6;        // get, expire: of an object, too
+inline constexpr uint16_t saturating = 1 << 7;      // add: memcached's arithmetic: unsigned 64-bit,
+                                                    // wraps upward, stops at 0 downward
+inline constexpr uint16_t with_state = 1 << 7;      // get: see Batch::get_with_state
+inline constexpr uint16_t any_length = 1 << 8;      // put: longer than max_value_bytes, too, since
+                                                    // the store has had the value already
+inline constexpr uint16_t expire_if_none = 1 << 8;  // expire: only where it has none
+inline constexpr uint16_t expire_if_any = 1 << 9;   // expire: only where it has one
 inline constexpr uint16_t expire_if_greater = 1 << 10;  // expire: only to a later time
 inline constexpr uint16_t expire_if_less = 1 << 11;     // expire: only to an earlier time
 inline constexpr uint16_t decrement = 1 << 12;  // add with saturating: subtract `number` instead

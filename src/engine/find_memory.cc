@@ -2,10 +2,10 @@
 //
 // How much rows need is an estimate (executor/batch_bytes.h): a short APPEND makes a new item of
 // any length, a function makes its object as large as it likes, and many that arrive together
-// replace far more than the cap leaves room for. What
-// they have replaced is not free before their batch leaves its epoch. So the batch stops at the row
-// that finds no memory, leaves, with all others of its thread, makes room for as many of its next
-// rows as may run over the cap at once, and goes on in a new epoch.
+// replace far more than the cap leaves room for. What they have replaced is not free before their
+// batch leaves its epoch. So the batch stops at the row that finds no memory, leaves, with all
+// others of its thread, makes room for as many of its next rows as may run over the cap at once,
+// and goes on in a new epoch.
 //
 // A row that finds none even then may run over the cap, or is refused. Rows behind it stop again,
 // since others may have been faster; but where several were let down, the rest of the batch does
@@ -41,8 +41,7 @@ void BatchRunner::find_memory(BatchRun& run, const Batch& batch, Batch::Row row)
   BatchBytes needed{.at_once = std::max(rows.at_once, share), .alone = rows.alone};
   // Objects cannot use what the chunks of items have free. They take a part of what is asked for
   // with each call, so what others were admitted for is mostly taken, and not waited for.
-  const Op op = batch.columns().op[row];
-  const bool is_object = op == Op::call || op == Op::put_object;
+  const bool is_object = is_for_object(batch.columns().op[row]);
   if (is_object) {
     const ItemMemory memory = store.items.memory();
     const uint64_t part = std::max(rows.at_once, std::min(share, store.budget.limit() / 16));

@@ -90,8 +90,7 @@ Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values, Bat
     }
     sum.lasting += bytes - std::min(bytes, old);
     sum.at_once += bytes;
-    const bool is_object = op == Op::call || op == Op::put_object;
-    if (is_object || bytes > size_classes::largest) sum.alone += bytes;
+    if (is_for_object(op) || bytes > size_classes::largest) sum.alone += bytes;
   }
   sum.lasting = std::min(sum.lasting, largest);
   sum.at_once = std::min(sum.at_once, largest);

@@ -24,6 +24,9 @@
 
 namespace isotherm {
 
+// Whether what a request takes is an object's, beside all chunks.
+inline bool is_for_object(Op op) { return op == Op::call || op == Op::put_object; }
+
 struct BatchBytes {
   uint64_t lasting = 0;   // that are taken when the batch has ended, beyond those before it
   uint64_t at_once = 0;   // that are taken while it runs

@@ -72,10 +72,10 @@ class MemoryBudget {
     const uint64_t cap = limit();
     return cap == 0 || bytes <= room_over(cap, positive(lent.load()) + admitted());
   }
-  // Whether `bytes` more, with what others are admitted for, leave what is stored near the cap.
+  // Whether `bytes` more leave what is stored near the cap.
   bool fits_near(uint64_t bytes) const {
     const uint64_t cap = limit();
-    return cap == 0 || stored() + bytes + admitted() <= cap + cap / 16;
+    return cap == 0 || stored() + bytes <= cap + cap / 16;
   }
   // What batches that run may take.
   uint64_t admitted() const { return positive(admitted_.load()); }

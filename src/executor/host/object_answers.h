@@ -72,18 +72,13 @@ struct ObjectAnswers {
     const bool over_cap = request.has(option::over_cap);
     const MemoryBudget& budget = run.executor.store().budget;
     const auto fits = [&] {
-      return (over_cap || !run.may_stop(row) || is_near(budget, bytes)) && budget.fits(bytes);
+      return (over_cap || !run.may_stop(row) || budget.fits_near(bytes)) && budget.fits(bytes);
     };
     if (fits()) return true;
     run.executor.cache().reclaim_all();
     if (fits()) return true;
     if (!over_cap && run.may_stop(row)) return false;
     return run.executor.runs_over(over_cap) && budget.fits_over(bytes);
-  }
-  static bool is_near(const MemoryBudget& budget, uint64_t bytes) {
-    const int64_t stored = budget.items.load() + budget.index.load() + budget.hot.load();
-    const auto cap = static_cast<int64_t>(budget.limit());
-    return cap == 0 || stored + static_cast<int64_t>(bytes) <= cap + cap / 16;
   }
   // Whether the row is left to run again, when there is memory.
   static bool stops(Run& run, Row row, Reply& reply) {

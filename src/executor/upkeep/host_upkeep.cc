@@ -116,8 +116,10 @@ bool HostUpkeep::has_room(const BatchBytes& needed) const {
 // Whether the batch, which has been admitted, would take memory beyond the cap that comes by itself
 // within it, from readers, or from other batches, which may have taken what they were admitted for.
 bool HostUpkeep::outruns_readers(const BatchBytes& needed) const {
-  if (needed.alone + needed.in_place == 0 || store_.budget.fits_near(0)) return false;
-  const bool beside_others = needed.alone != 0 && store_.budget.admitted() > needed.at_once;
+  if (needed.alone + needed.in_place == 0) return false;
+  const uint64_t admitted = store_.budget.admitted();
+  if (store_.budget.fits_near(admitted)) return false;
+  const bool beside_others = needed.alone != 0 && admitted > needed.at_once;
   return beside_others || store_.items.retired_alone() != 0;
 }
 
