@@ -11,8 +11,8 @@ set(ISOTHERM_CUDA_ARCHITECTURES "90;100-real;120-real" CACHE STRING
   "What GPUs code is made for, as CMAKE_CUDA_ARCHITECTURES; 90 is both code for sm_90 and PTX")
 set(ISOTHERM_CUDA_PROGRAMS "${PROJECT_BINARY_DIR}/cuda" CACHE PATH
   "Where the programs of tests/cuda and bench/cuda go")
-set(ISOTHERM_CUDA_PROGRAMS_OPTIMIZE -O2 CACHE STRING
-  "How the host's code of these programs is compiled; not what the libraries have, nor kernels")
+option(ISOTHERM_CUDA_TO_PTX
+  "Of these programs make only the PTX of their kernels, which shows that the compiler takes them" OFF)
 set(ISOTHERM_CUCO_INCLUDE "" CACHE STRING
   "Header folders of cuCollections and its CCCL, for peer_table_bench (tools/compile_peers.sh)")
 set(ISOTHERM_HKV_INCLUDE "" CACHE PATH
@@ -120,17 +120,22 @@ endfunction()
 # A file with the programs of the given sources, under the name of each.
 function(isotherm_add_gpu_programs target)
   isotherm_unite_cuda(united programs ${target} ${ARGN})
-  add_executable(${target} EXCLUDE_FROM_ALL "${united}")
-  isotherm_set_up_cuda(${target} ${ISOTHERM_CUDA_PROGRAMS_OPTIMIZE})
-  set_target_properties(${target} PROPERTIES
-    RUNTIME_OUTPUT_DIRECTORY "${ISOTHERM_CUDA_PROGRAMS}" LINKER_LANGUAGE CXX)
+  if(ISOTHERM_CUDA_TO_PTX)
+    add_library(${target} OBJECT EXCLUDE_FROM_ALL "${united}")
+    set_target_properties(${target} PROPERTIES CUDA_PTX_COMPILATION ON CUDA_ARCHITECTURES 90-virtual)
+  else()
+    add_executable(${target} EXCLUDE_FROM_ALL "${united}")
+    set_target_properties(${target} PROPERTIES
+      RUNTIME_OUTPUT_DIRECTORY "${ISOTHERM_CUDA_PROGRAMS}" LINKER_LANGUAGE CXX)
+    foreach(program IN LISTS programs)
+      add_custom_command(TARGET ${target} POST_BUILD COMMAND ln -f "$<TARGET_FILE:${target}>"
+        "${ISOTHERM_CUDA_PROGRAMS}/${program}" VERBATIM)
+    endforeach()
+  endif()
+  isotherm_set_up_cuda(${target} -O2)
   target_include_directories(${target} PRIVATE
     "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/bench")
   target_link_libraries(${target} PRIVATE isotherm_gpu isotherm_internal)
-  foreach(program IN LISTS programs)
-    add_custom_command(TARGET ${target} POST_BUILD COMMAND ln -f "$<TARGET_FILE:${target}>"
-      "${ISOTHERM_CUDA_PROGRAMS}/${program}" VERBATIM)
-  endforeach()
 endfunction()
 
 function(isotherm_add_all_gpu_programs)

@@ -7,16 +7,16 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+if [[ ! -e /dev/nvidiactl ]]; then
+  echo "kernels, tables, stores and scripts: skipped: no GPU"
+  exit 0
+fi
 build/cuda/index_kernels_test
 build/cuda/device_table_test
 build/cuda/split_table_test
 build/cuda/device_queue_test
 build/cuda/device_item_test
 build/cuda/device_sorted_test
-if [[ ! -e /dev/nvidiactl ]]; then
-  echo "stores and scripts: skipped: no GPU"
-  exit 0
-fi
 ISOTHERM_TEST_GPU=$(find /dev -maxdepth 1 -name "nvidia[0-9]*" | wc -l)
 export ISOTHERM_TEST_GPU
 build/release/isotherm-unit-tests --gtest_brief=1 --gtest_filter='Gpu/*'

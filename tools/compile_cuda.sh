@@ -9,6 +9,6 @@ cd "$(dirname "$0")/.."
 
 tools/setup_cuda.sh >/dev/null
 # What an earlier call compiled in another way is compiled anew.
-cmake --preset release -DISOTHERM_CUDA=ON -DISOTHERM_CUDA_PROGRAMS_OPTIMIZE=-O2 "$@" >/dev/null
+cmake --preset release -DISOTHERM_CUDA=ON -DISOTHERM_CUDA_TO_PTX=OFF "$@" >/dev/null
 cmake --build --preset release --target isotherm_gpu isotherm-gpu-programs
 echo "$(find src tests bench -name '*.cu' ! -path '*/peers/*' | wc -l) passed"
