@@ -31,11 +31,14 @@ class SystemFiles final : public Files {
     const ssize_t written = ::pwrite(file, data, bytes, static_cast<off_t>(offset));
     return written < 0 ? -errno : written;
   }
-  char* map(int file, uint64_t bytes) override {
+  char* map(int file, uint64_t bytes, bool at_once) override {
     struct statfs status {};
     if (::fstatfs(file, &status) < 0 || status.f_type != TMPFS_MAGIC) return nullptr;
     void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    return at != MAP_FAILED ? static_cast<char*>(at) : nullptr;
+    if (at == MAP_FAILED) return nullptr;
+    // Older systems refuse, and stores find the pages as they come.
+    if (at_once) ::madvise(at, bytes, MADV_POPULATE_WRITE);
+    return static_cast<char*>(at);
   }
   void unmap(char* at, uint64_t bytes) override { ::munmap(at, bytes); }
   int sync(int file) override { return checked(::fdatasync(file)); }

@@ -27,8 +27,9 @@ class Files {
   // How many bytes were written, perhaps fewer.
   virtual int64_t write(int file, const char* data, uint64_t bytes, uint64_t offset) = 0;
   // So many bytes of a file that has room for them, for stores in the place of writes; null: not of
-  // this one. It is unmapped before the file is trimmed or closed.
-  virtual char* map(int /*file*/, uint64_t /*bytes*/) { return nullptr; }
+  // this one. `at_once`: with all its pages, which takes a while, so that no store waits for one.
+  // It may be unmapped when the file is closed already.
+  virtual char* map(int /*file*/, uint64_t /*bytes*/, bool /*at_once*/) { return nullptr; }
   virtual void unmap(char* /*at*/, uint64_t /*bytes*/) {}
   virtual int sync(int file) = 0;
   virtual int rename(const std::string& from, const std::string& to) = 0;

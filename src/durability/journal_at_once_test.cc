@@ -98,7 +98,7 @@ TEST_F(JournalAtOnceTest, WhatWasStoredToMappedSegmentsIsThereAgain) {
   constexpr uint64_t bytes = 4096;
   const int file = system_files().open(in_memory + "/probe");
   ASSERT_EQ(system_files().allocate(file, bytes), 0);
-  char* const mapped = system_files().map(file, bytes);
+  char* const mapped = system_files().map(file, bytes, true);
   if (mapped != nullptr) system_files().unmap(mapped, bytes);
   system_files().close(file);
   for (const SyncPolicy policy : {SyncPolicy::always, SyncPolicy::no}) {

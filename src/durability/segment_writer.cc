@@ -52,6 +52,7 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
   const bool prepares = prepared_ >= 0 || (file_ >= 0 && !has_room(first_lsn + least_bytes));
   if (bytes != segment_bytes_) drop_prepared();
   int made = std::exchange(prepared_, -1);
+  Mapping mapped = std::exchange(prepared_map_, {});
   int result = made < 0 ? make(its, &header, sizeof header, bytes, made)
                         : name(its, &header, sizeof header, made);
   if (result >= 0 && !takes_last_) {
@@ -59,14 +60,16 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
     result = write_manifest(next);
   }
   if (result < 0) {
+    unmap(mapped);
     if (made >= 0) files_.close(made);
     return result;
   }
-  unmap();
   if (file_ >= 0) files_.trim(file_, sizeof header + (first_lsn - first_lsn_));
+  unmap(left_);
+  left_ = std::exchange(mapped_, {});
   close();
   file_ = made;
-  mapped_ = files_.map(file_, bytes);
+  mapped_ = mapped.at != nullptr ? mapped : Mapping{files_.map(file_, bytes, false), bytes};
   begins_ = false;
   prepares_ = prepares;
   capacity_ = bytes;
@@ -82,7 +85,6 @@ bool SegmentWriter::take_back(uint64_t lsn) {
   --before.last;
   if (write_manifest(before) < 0) return false;
   drop_prepared();
-  unmap();
   close();
   files_.remove(segment_path(base_, manifest_.last));
   manifest_ = before;
@@ -91,14 +93,17 @@ bool SegmentWriter::take_back(uint64_t lsn) {
 }
 
 void SegmentWriter::prepare() {
+  unmap(left_);
   if (!prepares_) return;
   prepared_name_ = FileName(segment_path(base_, manifest_.last + 1));
   prepares_ = false;
-  if (make_room(prepared_name_, segment_bytes_, prepared_) < 0) drop_prepared();
+  if (make_room(prepared_name_, segment_bytes_, prepared_) < 0) return drop_prepared();
+  prepared_map_ = {files_.map(prepared_, segment_bytes_, true), segment_bytes_};
 }
 
 void SegmentWriter::drop_prepared() {
   if (prepared_ < 0) return;
+  unmap(prepared_map_);
   files_.close(std::exchange(prepared_, -1));
   files_.remove(prepared_name_.beside);
 }
@@ -188,17 +193,18 @@ int SegmentWriter::take_name(const FileName& its, int written) {
 
 int SegmentWriter::write(uint64_t lsn, const char* data, uint64_t bytes) {
   const uint64_t offset = sizeof(SegmentHeader) + (lsn - first_lsn_);
-  if (mapped_ == nullptr) return write_at(file_, data, bytes, offset);
-  std::memcpy(mapped_ + offset, data, bytes);
+  if (mapped_.at == nullptr) return write_at(file_, data, bytes, offset);
+  std::memcpy(mapped_.at + offset, data, bytes);
   return 0;
 }
 
-void SegmentWriter::unmap() {
-  if (mapped_ != nullptr) files_.unmap(std::exchange(mapped_, nullptr), capacity_);
+void SegmentWriter::unmap(Mapping& mapping) {
+  const Mapping gone = std::exchange(mapping, {});
+  if (gone.at != nullptr) files_.unmap(gone.at, gone.bytes);
 }
 
 void SegmentWriter::close() {
-  unmap();
+  unmap(mapped_);
   if (file_ >= 0) files_.close(std::exchange(file_, -1));
 }
 

@@ -19,6 +19,8 @@
 //
 // Records are stored to a mapped segment where its file can be mapped (durability/files.h), else
 // written. A kill in the middle of either leaves a torn tail, which a start finds by its checksum.
+// What takes long with mapped segments is done where nobody waits: `prepare` has the system find
+// each page of the next, and unmaps the one before.
 //
 // Errors come back as -errno, and the same call may be made again later; so where std::bad_alloc is
 // thrown.
@@ -50,6 +52,7 @@ class SegmentWriter {
         segment_bytes_(file_bytes) {}
   ~SegmentWriter() {
     close();
+    unmap(left_);
     drop_prepared();
   }
   SegmentWriter(const SegmentWriter&) = delete;
@@ -62,7 +65,7 @@ class SegmentWriter {
   // the last one, if that is empty.
   int begin(uint64_t first_lsn, uint64_t first_version, uint64_t least_bytes);
   // Takes the room for the next one where the last one that ended was full, or had its room taken
-  // ahead. Where that fails, `begin` does it.
+  // ahead. Where that fails, `begin` does it. What is left of the one before goes.
   void prepare();
   // Whether records up to `lsn` find room in the segment.
   bool has_room(uint64_t lsn) const {
@@ -103,6 +106,11 @@ class SegmentWriter {
     std::string path;
     std::string beside;
   };
+  // All of a file as memory, or nothing.
+  struct Mapping {
+    char* at = nullptr;
+    uint64_t bytes = 0;
+  };
 
   uint64_t size_of_next(uint64_t least_bytes) const;
   int make_room(const FileName& its, uint64_t bytes, int& file);
@@ -116,7 +124,7 @@ class SegmentWriter {
   int begin_with(uint64_t number, const JournalBase& base);
   void remove_dropped(uint64_t oldest, uint64_t end);
   int write_at(int file, const char* data, uint64_t bytes, uint64_t offset);
-  void unmap();
+  void unmap(Mapping& mapping);
   void close();
 
   Files& files_;
@@ -127,8 +135,10 @@ class SegmentWriter {
   std::vector<uint64_t> lsns_;  // of its segments, in order
   const uint64_t segment_bytes_;
   int file_ = -1;
-  char* mapped_ = nullptr;   // all of the file, or none
+  Mapping mapped_;           // of it
+  Mapping left_;             // of the one before
   int prepared_ = -1;        // the file of the next, beside its name, of segment_bytes_
+  Mapping prepared_map_;     // of that
   FileName prepared_name_;   // its name
   bool prepares_ = false;    // it is wanted
   bool takes_last_ = false;  // the last one is empty, and of the process before
