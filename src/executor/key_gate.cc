@@ -291,10 +291,8 @@ bool KeyGate::waits_behind(const Holder& holder) const {
 
 void KeyGate::drain(const Holder& holder) const {
   if (!waits()) return;
-  epochs_.each_at_work([](const EpochDomain::Slot& slot) {
-    Patience patience;
-    while (EpochDomain::is_at_work(slot)) patience.wait();
-  });
+  Patience for_work;
+  epochs_.wait_for_work([&] { for_work.wait(); });
   const uint32_t count = holder_count_.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; ++i) {
     const Holder& other = *holders_[i];

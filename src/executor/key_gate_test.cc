@@ -189,6 +189,15 @@ TEST_F(KeyGateTest, WhoTakesWaitsForWorkOnUnknownKeys) {
   epochs.leave(*slot);
 }
 
+// Work that begins later has seen who takes, so nobody waits for it, however soon it begins.
+TEST_F(KeyGateTest, WhoTakesWaitsForNoLaterWork) {
+  EpochDomain::Slot* const slot = epochs.acquire();
+  epochs.enter_to_work(*slot);
+  fill(batch, {1});
+  take_behind(1, [&] { epochs.enter_to_work(*slot); });
+  epochs.leave(*slot);
+}
+
 // One wants two keys of which it cannot have the first: it has none. Another that wants the second
 // comes behind it, and one that wants neither passes.
 TEST_F(KeyGateTest, WhoAskedFirstIsFirst) {

@@ -39,7 +39,7 @@ uint64_t EpochDomain::advance() {
   const uint64_t now = epoch_.fetch_add(1, std::memory_order_seq_cst) + 1;
   uint64_t oldest = now;
   each_slot([&](const Slot& slot) {
-    const uint64_t announced = slot.announced.load(std::memory_order_seq_cst) & ~works;
+    const uint64_t announced = slot.announced.load(std::memory_order_seq_cst) & epochs;
     if (announced != 0) oldest = std::min(oldest, announced);
   });
   return oldest;

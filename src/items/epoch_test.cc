@@ -57,25 +57,51 @@ TEST(Epoch, WhoWorksIsFoundAndHoldsMemoryBackAsAnybodyInside) {
   EpochDomain epochs;
   EpochDomain::Slot* first = epochs.acquire();
   EpochDomain::Slot* second = epochs.acquire();
-  const auto at_work = [&] {
-    std::vector<const EpochDomain::Slot*> found;
-    epochs.each_at_work([&](const EpochDomain::Slot& slot) { found.push_back(&slot); });
-    return found;
-  };
-  using Slots = std::vector<const EpochDomain::Slot*>;
   epochs.enter(*first);
-  EXPECT_EQ(at_work(), Slots{});
+  EXPECT_FALSE(EpochDomain::is_at_work(*first));
   epochs.enter_to_work(*second);
-  EXPECT_EQ(at_work(), Slots{second});
+  EXPECT_TRUE(EpochDomain::is_at_work(*second));
   EpochDomain::work(*first);
-  EXPECT_EQ(at_work(), (Slots{first, second}));
+  EXPECT_TRUE(EpochDomain::is_at_work(*first));
   const uint64_t retired = epochs.current();
   epochs.leave(*first);
+  EXPECT_TRUE(EpochDomain::is_outside(*first));
   EXPECT_LE(epochs.advance(), retired);
   EpochDomain::rest(*second);
-  EXPECT_EQ(at_work(), Slots{});
+  EXPECT_FALSE(EpochDomain::is_at_work(*second));
   EXPECT_LE(epochs.advance(), retired);
   epochs.leave(*second);
+  EXPECT_GT(epochs.advance(), retired);
+}
+
+// Each is waited for until it rests, leaves, or begins anew; nobody else is.
+TEST(Epoch, WorkOfBeforeIsWaitedForAndNoLaterOne) {
+  EpochDomain epochs;
+  EpochDomain::Slot* slot = epochs.acquire();
+  const auto pauses_until = [&](const auto& ends) {
+    int pauses = 0;
+    epochs.wait_for_work([&] {
+      if (++pauses == 3) ends();
+    });
+    return pauses;
+  };
+  const auto nothing = [] {};
+  EXPECT_EQ(pauses_until(nothing), 0);
+  epochs.enter(*slot);
+  EXPECT_EQ(pauses_until(nothing), 0);
+  EpochDomain::work(*slot);
+  EXPECT_EQ(pauses_until([&] { EpochDomain::rest(*slot); }), 3);
+  epochs.enter_to_work(*slot);
+  EXPECT_EQ(pauses_until([&] { epochs.enter_to_work(*slot); }), 3);
+  EXPECT_EQ(pauses_until([&] { EpochDomain::work(*slot); }), 3);
+  EXPECT_EQ(pauses_until([&] { epochs.leave(*slot); }), 3);
+  EXPECT_EQ(pauses_until(nothing), 0);
+  // Turns come round again and touch nothing else.
+  for (int i = 0; i < 70'000; ++i) epochs.enter_to_work(*slot);
+  const uint64_t retired = epochs.current();
+  EXPECT_LE(epochs.advance(), retired);
+  EXPECT_TRUE(EpochDomain::is_at_work(*slot));
+  epochs.leave(*slot);
   EXPECT_GT(epochs.advance(), retired);
 }
 
