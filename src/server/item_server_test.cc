@@ -28,8 +28,8 @@ class GatedItems final : public ItemTier {
   uint64_t walk(uint64_t bound, uint64_t wanted, std::vector<WalkedItem>& to) override {
     return its_->walk(bound, wanted, to);
   }
-  uint64_t count(std::string_view start, int64_t now_ms) override {
-    return its_->count(start, now_ms);
+  uint64_t count(std::string_view start, std::string_view but, int64_t now_ms) override {
+    return its_->count(start, but, now_ms);
   }
   uint64_t place_of(std::string_view key) const override { return its_->place_of(key); }
   std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override {

@@ -107,14 +107,14 @@ std::optional<uint64_t> DeviceFiles::count(uint32_t database, int64_t now_ms) {
     }
   }
   const bool escaped = has_escaped_.load(std::memory_order_acquire);
+  // In one call, since others write between two.
   const bool worked = use([&](ItemTier& tier) {
-    if (database == 0) keys += tier.count({}, now_ms);
-    if (!escaped) return;
+    if (database != 0 && !escaped) return;
     std::string start;
     TreeRecord::put_key(database, {}, start);
     start[0] = escape;
-    keys += tier.count(start, now_ms);
-    if (database == 0) keys -= tier.count(start.substr(0, 1), now_ms);
+    const std::string_view but = std::string_view(start).substr(0, database == 0 ? 1 : 0);
+    keys += tier.count(start, but, now_ms);
   });
   return worked ? std::optional(keys) : std::nullopt;
 }

@@ -3,14 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fake_device/fake_item_tier.h"
+#include "gpu/udp/packet_device.h"
 #include "items/poison.h"
 #include "models/numbered_tree_key.h"
 #include "tree/tree_record.h"
@@ -150,6 +153,54 @@ TEST(DeviceFiles, KeysOfADatabaseAreCounted) {
   check("without one");
   files.lose("told to");
   EXPECT_EQ(files.count(0, now), std::nullopt) << "host memory has some of them";
+}
+
+// A tier that calls a function behind each count.
+class CountedTier final : public ItemTier {
+ public:
+  CountedTier(std::unique_ptr<ItemTier> its, std::function<void()>& behind)
+      : its_(std::move(its)), behind_(behind) {}
+
+  uint64_t run(const gpu::ItemRequests& requests) override { return its_->run(requests); }
+  uint64_t walk(uint64_t bound, uint64_t wanted, std::vector<WalkedItem>& to) override {
+    return its_->walk(bound, wanted, to);
+  }
+  uint64_t count(std::string_view start, std::string_view but, int64_t now_ms) override {
+    const uint64_t keys = its_->count(start, but, now_ms);
+    behind_();
+    return keys;
+  }
+  uint64_t place_of(std::string_view key) const override { return its_->place_of(key); }
+  std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override {
+    return its_->make_direct(shape);
+  }
+  std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options) override {
+    return its_->make_packets(options);
+  }
+  gpu::ItemStats stats() override { return its_->stats(); }
+
+ private:
+  const std::unique_ptr<ItemTier> its_;
+  std::function<void()>& behind_;
+};
+
+TEST(DeviceFiles, WhatOtherDatabasesGetWhileKeysAreCountedDoesNotCount) {
+  FakeDevice device(5, uint64_t{1} << 28);
+  std::function<void()> behind = [] {};
+  DeviceFiles files(
+      std::make_unique<CountedTier>(fake_item_tier_maker(device)({8 << 20, false, 1}), behind),
+      options_of(0));
+  const auto add = [&](uint32_t database, uint32_t number) {
+    std::string key;
+    TreeRecord::put_key(database, std::to_string(number), key);
+    write(files, key, "text");
+  };
+  for (uint32_t i = 0; i < 5; ++i) add(0, i);
+  uint32_t others = 0;
+  behind = [&] { add(1, ++others); };
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(files.count(0, now), 5);
+  const uint32_t before = others;
+  EXPECT_EQ(files.count(1, now), before);
 }
 
 TEST(DeviceFiles, AWalkShowsEachKeyWhereItsPlaceIs) {

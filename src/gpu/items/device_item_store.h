@@ -100,14 +100,15 @@ class DeviceItemStore {
   // end, shows it.
   uint64_t place_of(std::string_view key) const { return steps_.place_of(key); }
 
-  // How many items there are whose keys begin with `start`, at most KeyStart::most_bytes, expired
-  // ones left out; it looks at every block. Waits for it.
-  uint64_t count(std::string_view start, int64_t now_ms) {
+  // How many items there are whose keys begin with `start`, or, where `but` is not empty, do not
+  // begin with that, at one moment; both have at most KeyStart::most_bytes. Expired ones are left
+  // out; it looks at every block. Waits for it.
+  uint64_t count(std::string_view start, std::string_view but, int64_t now_ms) {
     uint64_t keys = 0;
     const Stream stream = context_.stream();
     context_.call(stream, [&] {
       context_.order().begin_read(stream);
-      keys = steps_.count(KeyStart::of(start), now_ms, stream);
+      keys = steps_.count({KeyStart::of(start), KeyStart::of(but)}, now_ms, stream);
       context_.order().end_read(stream);
     });
     return keys;

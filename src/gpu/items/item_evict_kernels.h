@@ -75,14 +75,24 @@ struct KeyStart {
   }
 };
 
-// Those whose keys begin so, but for the expired ones.
+// Keys by their first bytes.
+struct KeyChoice {
+  KeyStart start;  // those that begin so
+  KeyStart but;    // and, where this has any bytes, those that do not begin so
+
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool has(const ItemHead& item) const {
+    return start.begins(item) || (but.bytes != 0 && !but.begins(item));
+  }
+};
+
+// Those of a choice, but for the expired ones.
 struct CountedItems {
-  KeyStart start;
+  KeyChoice keys;
   int64_t now = 0;
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool operator()(uint64_t item) const {
     const ItemHead head = ItemHead::of(item);
-    return !head.expired(now) && start.begins(head);
+    return !head.expired(now) && keys.has(head);
   }
 };
 

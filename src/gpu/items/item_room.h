@@ -70,15 +70,15 @@ class ItemRoom {
   uint64_t host_bytes() const { return items_.host_bytes(); }
   uint64_t host_blocks() const { return items_.host_blocks(); }
 
-  // How many items have keys that begin so, expired ones left out; looks at the head of every
+  // How many items have keys of the choice, expired ones left out; looks at the head of every
   // block, and waits for that. Beside no writes.
-  uint64_t count(const KeyStart& start, int64_t now, Stream stream) {
+  uint64_t count(const KeyChoice& keys_of, int64_t now, Stream stream) {
     uint64_t* const counted = &items_.lists()->counted;
     require_device(device_.clear(stream, counted, sizeof *counted), "clear a count");
     EvictedItems none;
     none.count = counted;
     items_.each_slab([&](const Blocks& blocks) {
-      look(none, blocks, CountedItems{start, now}, stream);
+      look(none, blocks, CountedItems{keys_of, now}, stream);
     });
     uint64_t keys = 0;
     require_device(

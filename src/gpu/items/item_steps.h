@@ -66,8 +66,8 @@ class ItemSteps {
     return walk.run(index_, bound, wanted, stream, to);
   }
 
-  uint64_t count(const KeyStart& start, int64_t now, Stream stream) {
-    return room_.count(start, now, stream);
+  uint64_t count(const KeyChoice& keys, int64_t now, Stream stream) {
+    return room_.count(keys, now, stream);
   }
 
   // Walks show the key before they come to a bound behind this.

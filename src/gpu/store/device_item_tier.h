@@ -34,9 +34,9 @@ class DeviceItemTier : public ItemTier {
     device_.enter();
     return store_.walk(bound, wanted, to);
   }
-  uint64_t count(std::string_view start, int64_t now_ms) override {
+  uint64_t count(std::string_view start, std::string_view but, int64_t now_ms) override {
     device_.enter();
-    return store_.count(start, now_ms);
+    return store_.count(start, but, now_ms);
   }
   uint64_t place_of(std::string_view key) const override { return store_.place_of(key); }
   std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override {

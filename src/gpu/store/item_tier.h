@@ -37,7 +37,7 @@ class ItemTier {
   // As DeviceItemStore::walk.
   virtual uint64_t walk(uint64_t bound, uint64_t wanted, std::vector<WalkedItem>& to) = 0;
   // As DeviceItemStore::count.
-  virtual uint64_t count(std::string_view start, int64_t now_ms) = 0;
+  virtual uint64_t count(std::string_view start, std::string_view but, int64_t now_ms) = 0;
   // As DeviceItemStore::place_of.
   virtual uint64_t place_of(std::string_view key) const = 0;
   // For one thread; the tier must outlive it.
