@@ -240,6 +240,7 @@ void DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
   DeviceColumns columns;
   std::string device_key;
   bool escaped = false;
+  bool moves = false;
   uint64_t key_bytes = 0;
   uint64_t record_bytes = 0;
   for (const TreeEntry& entry : entries) {
@@ -261,32 +262,37 @@ void DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
       escaped |= device_key.starts_with(escape);
       columns.add(device_key, fits_device(entry) ? entry.value : std::string_view());
     }
-    if (has_rest()) {
-      const std::lock_guard guard(mutex_);
-      erase_rest(find_rest(entry.key));
-    }
-    if (entry.value.empty() || fits_device(entry) || is_lost()) continue;
-    if (options_.evicts) {
-      force_rest(entry);
-    } else if (!put_rest(entry)) {
-      keep_crowding(entry);
-    }
+    moves |= !fits_device(entry) || is_in_rest(entry.key);
   }
   any_.store(true, std::memory_order_release);
   if (escaped) has_escaped_.store(true, std::memory_order_release);
+  keep_for_moment(columns);
+  // Who looks at both sides meanwhile must not miss what goes from one to the other.
+  std::unique_lock stays(places_mutex_, std::defer_lock);
+  if (moves) {
+    stays.lock();
+    change_rest(entries);
+  }
   const bool worked = use([&](ItemTier& tier) {
-    if (!columns.ops.empty()) write(tier, columns, options_.now_ms());
+    if (!columns.ops.empty()) tier.run(columns.requests(options_.now_ms()));
   });
-  worked ? settle(columns, entries) : take_in_rest(entries);
+  worked ? settle(columns, entries, stays) : take_in_rest(entries);
+}
+
+void DeviceFiles::keep_for_moment(const DeviceColumns& columns) {
+  if (columns.ops.empty() || is_lost()) return;
+  if (const auto its = moment(); its != nullptr) its->keep(columns.keys);
 }
 
 void DeviceFiles::write(ItemTier& tier, DeviceColumns& columns, int64_t now_ms) {
-  if (const auto its = moment(); its != nullptr) its->keep(columns.keys);
+  keep_for_moment(columns);
   tier.run(columns.requests(now_ms));
 }
 
-// What became of a call's rows, one for each entry whose key is not too long.
-void DeviceFiles::settle(const DeviceColumns& sent, std::span<const TreeEntry> entries) {
+// What became of a call's rows, one for each entry whose key is not too long. `stays` is held from
+// the first of them on that goes to the rest.
+void DeviceFiles::settle(const DeviceColumns& sent, std::span<const TreeEntry> entries,
+                         std::unique_lock<std::mutex>& stays) {
   DeviceColumns evicted;
   int64_t more = 0;
   auto entry = entries.begin();
@@ -294,6 +300,7 @@ void DeviceFiles::settle(const DeviceColumns& sent, std::span<const TreeEntry> e
     const bool puts = sent.ops[row] == TableOp::put;
     while (entry->key.size() > gpu::max_item_key_bytes) ++entry;
     if (sent.found[row] == reply_retry) {
+      if (!stays.owns_lock()) stays.lock();
       if (!options_.evicts) keep_crowding(*entry);
       const gpu::Bytes keys = sent.keys.view();
       const int64_t at = keys.offsets[row];
@@ -363,27 +370,6 @@ std::string DeviceFiles::erase_range(std::string_view first, std::string_view en
       items_.fetch_sub(static_cast<int64_t>(erases.ops.size()));
     } while (bound != 0);
   });
-  return {};
-}
-
-// Cursors of the device are even: they are where lines of its index begin.
-std::string DeviceFiles::walk_by_hash(uint64_t& cursor, uint64_t count, const ShowKey& show) {
-  if ((cursor & 1) == 0) {
-    std::vector<WalkedItem> some;
-    uint64_t next = 0;
-    if (any_.load(std::memory_order_acquire)) {
-      use([&](ItemTier& tier) { next = tier.walk(cursor, count, some); });
-    }
-    for (const WalkedItem& item : some) {
-      show(tree_key_of(item.key),
-           TreeRecord::value_bytes(static_cast<uint8_t>(item.flags), item.value_bytes + 1),
-           item.expiry);
-    }
-    cursor = next != 0 || !has_rest() ? next : 1;
-    if (cursor != 1 || some.size() >= count) return {};
-    count -= some.size();
-  }
-  walk_rest(cursor, count, show);
   return {};
 }
 

@@ -21,8 +21,8 @@
 // what is taken in from then on stays in host memory, up to as many bytes: beyond that the
 // tree forgets items, and they count as lost.
 //
-// Walks are in order of hash, of the device and then of the rest; at the end of the program all is
-// gone. A walk over one moment (tree/device_moment.h) is told of what is written meanwhile.
+// Walks are in order of hash, over the device and the rest together; at the end of the program all
+// is gone. A walk over one moment (tree/device_moment.h) is told of what is written meanwhile.
 //
 // Threads. As TreeFiles.
 #pragma once
@@ -111,7 +111,7 @@ class DeviceFiles final : public TreeFiles {
   static constexpr uint64_t bytes_at_once = 8 << 20;  // of one call, or one item
 
   using Rest = std::shared_ptr<const HostItem>;
-  // By an odd number of their hash.
+  // By the place that walks have them at (rest_place).
   using AllRest = std::multimap<uint64_t, Rest>;
   class Walk;
 
@@ -121,18 +121,23 @@ class DeviceFiles final : public TreeFiles {
   gpu::ItemStats stats();
   void ingest_some(std::span<const TreeEntry> entries);
   void write(ItemTier& tier, DeviceColumns& columns, int64_t now_ms);
-  void settle(const DeviceColumns& sent, std::span<const TreeEntry> entries);
+  void settle(const DeviceColumns& sent, std::span<const TreeEntry> entries,
+              std::unique_lock<std::mutex>& stays);
+  void keep_for_moment(const DeviceColumns& columns);
+  void change_rest(std::span<const TreeEntry> entries);
   void take_in_rest(std::span<const TreeEntry> entries);
   bool fits_device(const TreeEntry& entry) const;
 
   std::shared_ptr<DeviceMoment> moment();
+  uint64_t rest_place(std::string_view key) const;
   AllRest::iterator find_rest(std::string_view key);
+  bool is_in_rest(std::string_view key);
   bool put_rest(const TreeEntry& entry, bool over_bound = false);
   void keep_crowding(const TreeEntry& entry);
   std::vector<Rest> misplaced();
   uint64_t force_rest(const TreeEntry& entry);
   void erase_rest(AllRest::iterator at);
-  bool walk_rest(uint64_t& cursor, uint64_t count, const ShowKey& show);
+  std::vector<Rest> step_of_rest(uint64_t& cursor, uint64_t count, uint64_t end);
 
   const std::unique_ptr<ItemTier> tier_;
   const DeviceFilesOptions options_;
@@ -145,8 +150,9 @@ class DeviceFiles final : public TreeFiles {
   std::atomic<bool> has_escaped_{false};  // keys on the device that are not the item's own
   std::atomic<bool> crowded_{false};      // the rest has what does not belong there, or too much
 
-  std::mutex places_mutex_;  // while keys are counted, or go from the rest to the device
-  std::mutex mutex_;         // of what follows
+  // While keys go from the rest to the device or back, are counted, or a walk takes a step.
+  std::mutex places_mutex_;
+  std::mutex mutex_;  // of what follows
   AllRest rest_;
   std::shared_ptr<DeviceMoment> moment_;  // over which somebody walks
 };

@@ -203,6 +203,36 @@ TEST(DeviceFiles, WhatOtherDatabasesGetWhileKeysAreCountedDoesNotCount) {
   EXPECT_EQ(files.count(1, now), before);
 }
 
+// Values grow too long for the device, and others become short enough, while a walk is under way.
+TEST(DeviceFiles, AWalkShowsOnceWhatGoesFromTheDeviceToTheHostOrBack) {
+  FakeDevice device(5, uint64_t{1} << 28);
+  DeviceFiles files(fake_item_tier_maker(device)({8 << 20, false, 1}), options_of(0));
+  const std::string long_value(9 << 20, 'v');
+  constexpr int keys = 60;
+  constexpr int that_move = 4;
+  const auto write_all_that_move = [&](int long_ones) {
+    for (int i = 0; i < that_move; ++i) {
+      write(files, numbered_tree_key(i), i % 2 == long_ones ? long_value : "short");
+    }
+  };
+  write_all_that_move(0);
+  for (int i = that_move; i < keys; ++i) write(files, numbered_tree_key(i), "short");
+  std::map<std::string, int> shown;
+  const auto show = [&](std::string_view key, uint64_t, int64_t) { ++shown[std::string(key)]; };
+  uint64_t cursor = 0;
+  bool moved = false;
+  do {
+    ASSERT_EQ(files.walk_by_hash(cursor, 8, show), "");
+    if (!moved && shown.size() > keys / 2) {
+      write_all_that_move(1);
+      moved = true;
+    }
+  } while (cursor != 0);
+  EXPECT_TRUE(moved);
+  EXPECT_EQ(shown.size(), size_t{keys});
+  for (const auto& [key, times] : shown) EXPECT_EQ(times, 1) << key;
+}
+
 TEST(DeviceFiles, AWalkShowsEachKeyWhereItsPlaceIs) {
   FakeDevice device(5, uint64_t{1} << 28);
   DeviceFiles files(fake_item_tier_maker(device)({8 << 20, false, 1}), options_of(1 << 20));

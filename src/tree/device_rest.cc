@@ -1,4 +1,4 @@
-// The part of DeviceFiles that lies in host memory.
+// The part of DeviceFiles that lies in host memory, and walks over both parts.
 #include <algorithm>
 #include <iterator>
 #include <mutex>
@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/hash.h"
 #include "tree/device_files.h"
 #include "tree/tree_record.h"
 
@@ -15,8 +14,9 @@ namespace {
 
 constexpr uint64_t rest_node_bytes = 128;  // of an item of the rest, beside its text
 
-// A cursor, of which the upper 48 bits count (engine/walk.h); an odd one is of the rest.
-uint64_t rest_hash(std::string_view key) { return (hash_bytes(key, 1) >> 16 << 16) | 1; }
+// Of cursors the upper 48 bits count (engine/walk.h).
+constexpr int lowest_place_bit = 16;
+
 uint64_t rest_bytes_of(const TreeEntry& entry) {
   return rest_node_bytes + entry.key.size() + entry.value.size();
 }
@@ -26,6 +26,35 @@ uint64_t rest_bytes_of(const TreeEntry& entry) {
 bool DeviceFiles::fits_device(const TreeEntry& entry) const {
   return entry.key.size() <= gpu::max_item_key_bytes &&
          entry.value.size() <= gpu::max_item_value_bytes;
+}
+
+// The cursor at which walks come to the key, made odd.
+uint64_t DeviceFiles::rest_place(std::string_view key) const {
+  std::string device_key;
+  put_device_key(key, device_key);
+  return (place_of(device_key) >> lowest_place_bit << lowest_place_bit) | 1;
+}
+
+bool DeviceFiles::is_in_rest(std::string_view key) {
+  if (!has_rest()) return false;
+  const std::lock_guard guard(mutex_);
+  return find_rest(key) != rest_.end();
+}
+
+// As the run has it: what is for the device goes.
+void DeviceFiles::change_rest(std::span<const TreeEntry> entries) {
+  for (const TreeEntry& entry : entries) {
+    if (has_rest()) {
+      const std::lock_guard guard(mutex_);
+      erase_rest(find_rest(entry.key));
+    }
+    if (entry.value.empty() || fits_device(entry) || is_lost()) continue;
+    if (options_.evicts) {
+      force_rest(entry);
+    } else if (!put_rest(entry)) {
+      keep_crowding(entry);
+    }
+  }
 }
 
 void DeviceFiles::keep_crowding(const TreeEntry& entry) {
@@ -62,23 +91,54 @@ void DeviceFiles::take_in_rest(std::span<const TreeEntry> entries) {
   }
 }
 
-bool DeviceFiles::walk_rest(uint64_t& cursor, uint64_t count, const ShowKey& show) {
+// Some of the rest from the cursor on, which becomes where the next ones begin, 0 at the end: at
+// least `count`, if there are as many before `end`, where that is not 0.
+std::vector<DeviceFiles::Rest> DeviceFiles::step_of_rest(uint64_t& cursor, uint64_t count,
+                                                         uint64_t end) {
+  std::vector<Rest> some;
   const std::lock_guard guard(mutex_);
   auto at = rest_.lower_bound(cursor);
-  uint64_t last = 0;
-  for (uint64_t shown = 0; at != rest_.end() && (shown < count || at->first == last); ++at) {
-    TreeRecord record;
+  const auto is_before_end = [&] { return at != rest_.end() && (end == 0 || at->first < end); };
+  for (uint64_t last = 0; is_before_end() && (some.size() < count || at->first == last); ++at) {
     last = at->first;
-    if (!record.read(at->second->record)) continue;
-    show(at->second->key, record.value.size(), record.expiry);
-    ++shown;
+    some.push_back(at->second);
   }
-  cursor = at == rest_.end() ? 0 : at->first;
-  return cursor != 0;
+  cursor = is_before_end() ? at->first : end;
+  return some;
+}
+
+// The rest has the order of the device, so what goes from one to the other meanwhile keeps its
+// place, and a step looks at both while nothing does. Cursors are even. When the device is lost,
+// odd ones go over the rest alone.
+std::string DeviceFiles::walk_by_hash(uint64_t& cursor, uint64_t count, const ShowKey& show) {
+  std::vector<WalkedItem> items;
+  std::vector<Rest> rest;
+  const uint64_t begin = cursor;
+  {
+    const std::lock_guard stays(places_mutex_);
+    uint64_t next = 0;
+    const bool worked = begin % 2 == 0 && walk_items(begin, count, items, next);
+    if (!worked) items.clear();
+    cursor = worked ? begin : begin | 1;
+    rest = step_of_rest(cursor, count, next);
+    if (worked) cursor &= ~uint64_t{1};
+  }
+  for (const WalkedItem& item : items) {
+    const uint64_t place = place_of(item.key);
+    if (place < begin || (cursor != 0 && place >= cursor)) continue;
+    show(tree_key_of(item.key),
+         TreeRecord::value_bytes(static_cast<uint8_t>(item.flags), item.value_bytes + 1),
+         item.expiry);
+  }
+  for (const Rest& one : rest) {
+    TreeRecord record;
+    if (record.read(one->record)) show(one->key, record.value.size(), record.expiry);
+  }
+  return {};
 }
 
 DeviceFiles::AllRest::iterator DeviceFiles::find_rest(std::string_view key) {
-  const auto [first, end] = rest_.equal_range(rest_hash(key));
+  const auto [first, end] = rest_.equal_range(rest_place(key));
   const auto at = std::find_if(first, end, [&](const auto& one) { return one.second->key == key; });
   return at == end ? rest_.end() : at;
 }
@@ -94,7 +154,7 @@ bool DeviceFiles::put_rest(const TreeEntry& entry, bool over_bound) {
     rest_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
   };
   rest_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  rest_.emplace(rest_hash(entry.key),
+  rest_.emplace(rest_place(entry.key),
                 Rest(new HostItem{std::string(entry.key), std::string(entry.value)}, let_go));
   return true;
 }
