@@ -50,7 +50,7 @@ Status BothWriter::finish() {
     ++used_;
   }
   for (auto& [number, intent] : cut_off) {
-    rocksdb::WriteBatch others = changes_of(intent);
+    rocksdb::WriteBatch others = families_.fit_part(changes_of(intent));
     status = write_others(rocksdb::WriteOptions(), number, others);
     if (!status.ok()) return status;
     last_number_ = number;
@@ -61,6 +61,7 @@ Status BothWriter::finish() {
 Status BothWriter::write(const rocksdb::WriteOptions& how, const WriteGroup& group,
                          rocksdb::WriteBatch& others) {
   const auto turn = this->turn();
+  if (Status status = families_.check(others); !status.ok()) return status;
   if (Status status = finish_last(); !status.ok()) return status;
   if (used_ == slots || bytes_ > most_bytes) {
     if (Status status = erase_intents(); !status.ok()) return status;
@@ -87,7 +88,7 @@ Status BothWriter::write_others(const rocksdb::WriteOptions& how, uint64_t numbe
 
 Status BothWriter::finish_last() {
   if (unfinished_.empty()) return Status::OK();
-  rocksdb::WriteBatch others = changes_of(unfinished_);
+  rocksdb::WriteBatch others = families_.fit_part(changes_of(unfinished_));
   Status status = rocks_status(db_.sync());
   if (status.ok()) status = write_others(rocksdb::WriteOptions(), last_number_, others);
   if (status.ok()) unfinished_.clear();

@@ -11,7 +11,9 @@
 // log; so no power loss takes from it what they would give back.
 //
 // A write that failed behind the Db's part is tried again before the next one, and at the
-// next open. Until then reads show the default column family's part alone.
+// next open. Until then reads show the default column family's part alone. What RocksDB would
+// refuse at every try is refused before anything is written; of a write that was cut off, changes
+// of a column family that was dropped since are left out.
 //
 // Threads. Any; such writes take turns. Whoever holds `turn` sees all or nothing of each.
 #pragma once
@@ -22,9 +24,11 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "db/db_intents.h"
 #include "isotherm/db.h"
+#include "stackable/rocks_families.h"
 
 namespace isotherm {
 
@@ -41,6 +45,21 @@ class BothWriter {
   Status write(const rocksdb::WriteOptions& how, const WriteGroup& group,
                rocksdb::WriteBatch& others);
   [[nodiscard]] std::unique_lock<std::mutex> turn() { return std::unique_lock(turn_); }
+  // That RocksDB has.
+  void note_families(const std::vector<rocksdb::ColumnFamilyHandle*>& families) {
+    const auto turn = this->turn();
+    for (rocksdb::ColumnFamilyHandle* const one : families) families_.add(*one);
+  }
+  // By `drop`, with no write under way.
+  template <class Drop>
+  Status drop(const std::vector<rocksdb::ColumnFamilyHandle*>& families, Drop&& drop) {
+    const auto turn = this->turn();
+    Status status = drop();
+    for (const rocksdb::ColumnFamilyHandle* const one : families) {
+      if (status.ok()) families_.drop(*one);
+    }
+    return status;
+  }
 
  private:
   static constexpr uint32_t slots = 64;
@@ -53,6 +72,7 @@ class BothWriter {
 
   Db& db_;
   DbIntents intents_;
+  RocksFamilies families_;
   rocksdb::DB& others_;
   const bool syncs_;
   std::mutex turn_;

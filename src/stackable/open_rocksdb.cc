@@ -63,18 +63,18 @@ Status check(const rocksdb::DBOptions& options, const std::string& name,
   if (options.allow_2pc) {
     return Status::NotSupported("a TransactionDB over the default column family (allow_2pc)");
   }
-  if (std::filesystem::exists(name + "/CURRENT")) {
+  std::error_code error;
+  if (std::filesystem::exists(name + "/CURRENT", error)) {
     return Status::InvalidArgument(
         name, "is a database of RocksDB's own; copy its keys into a database in another folder");
   }
-  const bool there = std::filesystem::exists(families_of(name) + "/CURRENT");
+  const bool there = std::filesystem::exists(families_of(name) + "/CURRENT", error);
   if (there && options.error_if_exists) {
     return Status::InvalidArgument(name, "exists (error_if_exists is true)");
   }
   if (!there && !options.create_if_missing) {
     return Status::InvalidArgument(name, "does not exist (create_if_missing is false)");
   }
-  std::error_code error;
   std::filesystem::create_directories(name, error);
   return error ? Status::IOError(name, error.message()) : Status::OK();
 }
@@ -127,7 +127,7 @@ Status open_rocksdb(const rocksdb::DBOptions& options, const std::string& name,
   if (status.ok()) {
     const bool syncs = more.sync == DbSync::always;
     auto both = std::make_unique<RocksDb>(std::move(opened), others, name, syncs);
-    status = both->finish_writes();
+    status = both->finish_writes(*handles);
     owner = std::move(both);
   } else {
     owner.reset(others);

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "isotherm/db.h"
+#include "stackable/rocks_families.h"
 #include "stackable/rocks_words.h"
 
 namespace isotherm {
@@ -27,6 +28,8 @@ class RocksBatch final : public rocksdb::WriteBatch::Handler {
 
   const WriteGroup& group() const { return group_; }
   rocksdb::WriteBatch& others() { return others_; }
+  // Whether the batch has wide columns of others, which `others` lacks.
+  bool has_entities() const { return has_entities_; }
 
   Status PutCF(uint32_t family, const Slice& key, const Slice& value) override {
     if (family != 0) return other(family, [&](auto* its) { return others_.Put(its, key, value); });
@@ -62,33 +65,16 @@ class RocksBatch final : public rocksdb::WriteBatch::Handler {
     return order == 0 ? Status::OK() : erase(view_of(first), view_of(end));
   }
   Status PutEntityCF(uint32_t family, const Slice& /*key*/, const Slice& /*entity*/) override {
-    return Status::NotSupported(family == 0 ? "wide columns of the default column family"
-                                            : "wide columns in a batch");
+    if (family == 0) return Status::NotSupported("wide columns of the default column family");
+    has_entities_ = true;
+    return Status::OK();
   }
   void LogData(const Slice& blob) override { others_.PutLogData(blob); }
 
  private:
-  // A handle that has nothing but the number that a batch writes down.
-  class Family final : public rocksdb::ColumnFamilyHandle {
-   public:
-    explicit Family(uint32_t number) : number_(number) {}
-    const std::string& GetName() const override { return name_; }
-    uint32_t GetID() const override { return number_; }
-    Status GetDescriptor(rocksdb::ColumnFamilyDescriptor* /*to*/) override {
-      return Status::NotSupported();
-    }
-    const rocksdb::Comparator* GetComparator() const override {
-      return rocksdb::BytewiseComparator();
-    }
-
-   private:
-    const uint32_t number_;
-    const std::string name_;
-  };
-
   template <class Add>
   static Status other(uint32_t family, Add&& add) {
-    Family its(family);
+    NumberedFamily its(family);
     return add(&its);
   }
 
@@ -111,6 +97,7 @@ class RocksBatch final : public rocksdb::WriteBatch::Handler {
   const bool merges_;
   WriteGroup group_;
   rocksdb::WriteBatch others_;
+  bool has_entities_ = false;
 };
 
 }  // namespace isotherm

@@ -125,6 +125,9 @@ rocksdb::Status RocksDb::Write(const rocksdb::WriteOptions& how, rocksdb::WriteB
   Status status = updates->Iterate(&batch);
   if (!status.ok()) return status;
   if (batch.group().empty()) return db_->Write(how, updates);
+  if (batch.has_entities()) {
+    return Status::NotSupported("wide columns in a batch that changes the default column family");
+  }
   if (batch.others().Count() == 0) return write(how, batch.group());
   status = both_.write(how, batch.group(), batch.others());
   changes_.fetch_add(batch.group().size(), std::memory_order_relaxed);
@@ -247,6 +250,49 @@ void RocksDb::ReleaseSnapshot(const rocksdb::Snapshot* snapshot) {
   db_->ReleaseSnapshot(both->others);
   delete both;
   snapshots_.fetch_sub(1);
+}
+
+// ---- Column families ----
+
+rocksdb::Status RocksDb::CreateColumnFamily(const rocksdb::ColumnFamilyOptions& options,
+                                            const std::string& name, Family** family) {
+  return made(db_->CreateColumnFamily(options, name, family), family);
+}
+
+rocksdb::Status RocksDb::CreateColumnFamilies(const rocksdb::ColumnFamilyOptions& options,
+                                              const std::vector<std::string>& names,
+                                              std::vector<Family*>* families) {
+  Status status = db_->CreateColumnFamilies(options, names, families);
+  both_.note_families(*families);
+  return status;
+}
+
+rocksdb::Status RocksDb::CreateColumnFamilies(
+    const std::vector<rocksdb::ColumnFamilyDescriptor>& descriptors,
+    std::vector<Family*>* families) {
+  Status status = db_->CreateColumnFamilies(descriptors, families);
+  both_.note_families(*families);
+  return status;
+}
+
+rocksdb::Status RocksDb::CreateColumnFamilyWithImport(
+    const rocksdb::ColumnFamilyOptions& options, const std::string& name,
+    const rocksdb::ImportColumnFamilyOptions& how, const rocksdb::ExportImportFilesMetaData& files,
+    Family** family) {
+  return made(db_->CreateColumnFamilyWithImport(options, name, how, files, family), family);
+}
+
+rocksdb::Status RocksDb::made(Status status, Family** family) {
+  if (status.ok()) both_.note_families({*family});
+  return status;
+}
+
+rocksdb::Status RocksDb::DropColumnFamily(Family* family) {
+  return both_.drop({family}, [&] { return db_->DropColumnFamily(family); });
+}
+
+rocksdb::Status RocksDb::DropColumnFamilies(const std::vector<Family*>& families) {
+  return both_.drop(families, [&] { return db_->DropColumnFamilies(families); });
 }
 
 // ---- Files and figures ----

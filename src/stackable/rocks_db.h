@@ -29,8 +29,11 @@ class RocksDb final : public rocksdb::StackableDB {
   // `families` becomes its own. `syncs`: the Db syncs all that it writes.
   RocksDb(std::unique_ptr<Db> db, rocksdb::DB* families, std::string name, bool syncs);
   ~RocksDb() override;
-  // Once, before all else.
-  Status finish_writes() { return both_.finish(); }
+  // Once, before all else, with those that RocksDB has opened.
+  Status finish_writes(const std::vector<Family*>& families) {
+    both_.note_families(families);
+    return both_.finish();
+  }
   RocksDb(const RocksDb&) = delete;
   RocksDb& operator=(const RocksDb&) = delete;
 
@@ -80,6 +83,21 @@ class RocksDb final : public rocksdb::StackableDB {
                       std::vector<rocksdb::Iterator*>* iterators) override;
   const rocksdb::Snapshot* GetSnapshot() override;
   void ReleaseSnapshot(const rocksdb::Snapshot* snapshot) override;
+
+  Status CreateColumnFamily(const rocksdb::ColumnFamilyOptions& options, const std::string& name,
+                            Family** family) override;
+  Status CreateColumnFamilies(const rocksdb::ColumnFamilyOptions& options,
+                              const std::vector<std::string>& names,
+                              std::vector<Family*>* families) override;
+  Status CreateColumnFamilies(const std::vector<rocksdb::ColumnFamilyDescriptor>& descriptors,
+                              std::vector<Family*>* families) override;
+  Status CreateColumnFamilyWithImport(const rocksdb::ColumnFamilyOptions& options,
+                                      const std::string& name,
+                                      const rocksdb::ImportColumnFamilyOptions& how,
+                                      const rocksdb::ExportImportFilesMetaData& files,
+                                      Family** family) override;
+  Status DropColumnFamily(Family* family) override;
+  Status DropColumnFamilies(const std::vector<Family*>& families) override;
 
   using StackableDB::Flush;
   Status Flush(const rocksdb::FlushOptions& how, Family* family) override;
@@ -145,6 +163,7 @@ class RocksDb final : public rocksdb::StackableDB {
   }
   Status write(const rocksdb::WriteOptions& how, const WriteGroup& group);
   Status get(const rocksdb::ReadOptions& how, const Slice& key, std::string& value);
+  Status made(Status status, Family** family);
   Status flush();
   bool number_of(const Slice& property, uint64_t& value);
 

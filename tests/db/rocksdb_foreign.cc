@@ -117,6 +117,64 @@ void refuses_what_passes_it_by(const std::string& folder) {
   expect(db->GetLiveFilesChecksumInfo(sums.get()).IsNotSupported(), "GetLiveFilesChecksumInfo");
 }
 
+// What RocksDB finds out about a batch when it has written it down is found before: the Db's part
+// would be there, and RocksDB's refused again at every open.
+void refuses_batches_before_it_writes(const std::string& folder) {
+  rocksdb::DB* db = nullptr;
+  expect(isotherm::open_rocksdb(options(), folder, &db).ok(), "it does not open");
+  std::unique_ptr<rocksdb::DB> owner(db);
+  rocksdb::ColumnFamilyHandle* other = nullptr;
+  rocksdb::ColumnFamilyHandle* dropped = nullptr;
+  expect(db->CreateColumnFamily(rocksdb::ColumnFamilyOptions(), "other", &other).ok(), "family");
+  expect(db->CreateColumnFamily(rocksdb::ColumnFamilyOptions(), "dropped", &dropped).ok(),
+         "family");
+  expect(db->DropColumnFamily(dropped).ok(), "drop");
+  const std::function<void(rocksdb::WriteBatch&)> bad[] = {
+      [&](rocksdb::WriteBatch& batch) { batch.Put(dropped, "key", "new"); },
+      [&](rocksdb::WriteBatch& batch) { batch.DeleteRange(other, "z", "a"); },
+      [&](rocksdb::WriteBatch& batch) { batch.Merge(other, "key", "operand"); }};
+  std::string value;
+  for (const auto& add : bad) {
+    rocksdb::WriteBatch batch;
+    batch.Put("key", "new");
+    batch.Put(other, "key", "new");
+    add(batch);
+    expect(db->Write({}, &batch).IsInvalidArgument(), "a bad batch is taken");
+    expect(
+        db->Get({}, "key", &value).IsNotFound() && db->Get({}, other, "key", &value).IsNotFound(),
+        "a part of a bad batch is written");
+  }
+  rocksdb::WriteBatch columns;
+  columns.PutEntity(other, "entity", {{"name", "value"}});
+  expect(db->Write({}, &columns).ok(), "a batch of wide columns of others is refused");
+  columns.Put("key", "new");
+  expect(db->Write({}, &columns).IsNotSupported(), "a batch of wide columns and others is taken");
+  rocksdb::WriteBatch good;
+  good.Put("key", "good");
+  good.Put(other, "key", "good");
+  expect(db->Write({}, &good).ok(), "a good batch is refused");
+  for (rocksdb::ColumnFamilyHandle* const one : {other, dropped}) {
+    expect(db->DestroyColumnFamilyHandle(one).ok(), "handle");
+  }
+  owner.reset();
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  const rocksdb::ColumnFamilyOptions plain;
+  expect(isotherm::open_rocksdb(options(), folder, {{"default", plain}, {"other", plain}}, &handles,
+                                &db)
+             .ok(),
+         "it does not open again");
+  owner.reset(db);
+  expect(db->Get({}, handles[1], "key", &value).ok() && value == "good", "what was good is lost");
+  for (rocksdb::ColumnFamilyHandle* const one : handles) {
+    expect(db->DestroyColumnFamilyHandle(one).ok(), "handle");
+  }
+}
+
+// A status, and no exception.
+void refuses_names(const std::string& folder) {
+  expect(open_ours(options(), folder + "/" + std::string(300, 'n')).IsIOError(), "a long name");
+}
+
 // By whatever name: two of them on the same files would destroy each other's.
 void refuses_what_is_open(const std::string& folder) {
   rocksdb::DB* db = nullptr;
@@ -175,6 +233,8 @@ int main() {
   refuses_foreign(folder + "/foreign");
   refuses_options(folder + "/ours");
   refuses_what_passes_it_by(folder + "/passed");
+  refuses_batches_before_it_writes(folder + "/batches");
+  refuses_names(folder);
   refuses_what_is_open(folder + "/open");
   refuses_what_is_closed(folder + "/closed");
   std::filesystem::remove_all(folder);

@@ -1,0 +1,87 @@
+#include "stackable/rocks_families.h"
+
+#include <rocksdb/merge_operator.h>
+#include <rocksdb/table.h>
+
+#include <utility>
+
+namespace isotherm {
+
+using Status = rocksdb::Status;
+using Slice = rocksdb::Slice;
+
+// Collects the changes that fit, and has the reason of the first that does not.
+class RocksFamilies::Reader final : public rocksdb::WriteBatch::Handler {
+ public:
+  explicit Reader(const std::map<uint32_t, Family>& families) : families_(families) {}
+
+  rocksdb::WriteBatch fitting;
+  Status first_wrong;
+
+  Status PutCF(uint32_t number, const Slice& key, const Slice& value) override {
+    return add(number, is_there(number), [&](auto* its) { return fitting.Put(its, key, value); });
+  }
+  Status DeleteCF(uint32_t number, const Slice& key) override {
+    return add(number, is_there(number), [&](auto* its) { return fitting.Delete(its, key); });
+  }
+  Status SingleDeleteCF(uint32_t number, const Slice& key) override {
+    return add(number, is_there(number), [&](auto* its) { return fitting.SingleDelete(its, key); });
+  }
+  Status MergeCF(uint32_t number, const Slice& key, const Slice& value) override {
+    Status wrong = is_there(number);
+    if (wrong.ok() && !families_.at(number).merges) {
+      wrong = Status::InvalidArgument("a merge in a column family that has no merge_operator");
+    }
+    return add(number, wrong, [&](auto* its) { return fitting.Merge(its, key, value); });
+  }
+  Status DeleteRangeCF(uint32_t number, const Slice& first, const Slice& end) override {
+    Status wrong = is_there(number);
+    if (wrong.ok() && !families_.at(number).erases_ranges) {
+      wrong = Status::NotSupported("DeleteRange in a column family whose table has none");
+    }
+    if (wrong.ok() && first.compare(end) > 0) {
+      wrong = Status::InvalidArgument("end key comes before start key");
+    }
+    return add(number, wrong, [&](auto* its) { return fitting.DeleteRange(its, first, end); });
+  }
+  void LogData(const Slice& blob) override { fitting.PutLogData(blob); }
+
+ private:
+  Status is_there(uint32_t number) const {
+    if (families_.contains(number)) return Status::OK();
+    return Status::InvalidArgument("Invalid column family specified in write batch");
+  }
+  template <class Add>
+  Status add(uint32_t number, const Status& wrong, Add&& add_to) {
+    if (wrong.ok()) {
+      NumberedFamily its(number);
+      return add_to(&its);
+    }
+    if (first_wrong.ok()) first_wrong = wrong;
+    return Status::OK();
+  }
+
+  const std::map<uint32_t, Family>& families_;
+};
+
+void RocksFamilies::add(rocksdb::ColumnFamilyHandle& family) {
+  rocksdb::ColumnFamilyDescriptor its;
+  const bool known = family.GetDescriptor(&its).ok();
+  all_[family.GetID()] = {
+      .merges = !known || its.options.merge_operator != nullptr,
+      .erases_ranges = !known || its.options.table_factory->IsDeleteRangeSupported()};
+}
+
+Status RocksFamilies::check(const rocksdb::WriteBatch& batch) const {
+  Reader reader(all_);
+  Status status = batch.Iterate(&reader);
+  return status.ok() ? reader.first_wrong : status;
+}
+
+rocksdb::WriteBatch RocksFamilies::fit_part(const rocksdb::WriteBatch& batch) const {
+  Reader reader(all_);
+  static_cast<void>(batch.Iterate(&reader));
+  return std::move(reader.fitting);
+}
+
+}  // namespace isotherm
