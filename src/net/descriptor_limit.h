@@ -1,4 +1,5 @@
-// The limit on descriptors: one a client, a few for each loop, and some for the server itself.
+// The limit on descriptors: one a client, a few for each loop, some for the server itself, and
+// those of a tree (tree/descriptors.h).
 //
 // Threads. Any; the limit is the process's.
 #pragma once
@@ -7,8 +8,9 @@
 
 namespace isotherm::net {
 
-// Raises the limit as far as `clients` of a server with so many loops need, and returns how many
-// clients it then allows: fewer than asked for where the system does not let it rise so far.
-uint32_t allow_clients(uint32_t clients, uint32_t loops);
+// Raises the limit as far as `clients` of a server with so many loops need, beside its tree if it
+// has one, and returns how many clients it then allows: fewer than asked for where the system does
+// not let it rise so far.
+uint32_t allow_clients(uint32_t clients, uint32_t loops, bool has_tree);
 
 }  // namespace isotherm::net

@@ -42,7 +42,8 @@ using isotherm::net::LogLevel;
 void lower_maxclients(isotherm::net::ServerOptions& options) {
   const uint32_t loops =
       options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
-  const uint32_t allowed = isotherm::net::allow_clients(options.maxclients, loops);
+  const uint32_t allowed =
+      isotherm::net::allow_clients(options.maxclients, loops, !options.store.tree.empty());
   if (allowed >= options.maxclients) return;
   options.maxclients = allowed;
   log(LogLevel::warning,

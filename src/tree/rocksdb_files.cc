@@ -9,13 +9,16 @@
 #include <rocksdb/sst_file_writer.h>
 #include <rocksdb/table.h>
 #include <rocksdb/utilities/checkpoint.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -23,6 +26,7 @@
 #include <vector>
 
 #include "base/worker_pool.h"
+#include "tree/descriptors.h"
 #include "tree/disk_reserve.h"
 #include "tree/leaf_cache.h"
 #include "tree/rocksdb_disk.h"
@@ -38,6 +42,21 @@ constexpr double filter_bits = 10;
 // Fewer are not worth a file.
 constexpr size_t least_per_file = 16 << 10;
 constexpr size_t keys_per_read = 128;
+constexpr uint64_t few_descriptors = 4096;
+
+uint64_t descriptor_limit() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : tree_descriptors::many;
+}
+
+uint64_t files_in(const std::string& folder) {
+  std::error_code error;
+  uint64_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    count += entry.path().extension() == ".sst" ? 1 : 0;
+  }
+  return count;
+}
 
 // What has expired goes for good.
 class ExpiryFilter final : public rocksdb::CompactionFilter {
@@ -96,6 +115,8 @@ class RocksdbFiles final : public TreeFiles {
     options_.level0_file_num_compaction_trigger = 4 * files;
     options_.level0_slowdown_writes_trigger = 12 * files;
     options_.level0_stop_writes_trigger = 20 * files;
+    // Each shard keeps a file open, so that many shards exceed a small share.
+    if (limit_ < few_descriptors) options_.table_cache_numshardbits = 2;
     options_.max_background_jobs =
         static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 2u, 8u));
     options_.max_subcompactions = 4;
@@ -104,6 +125,11 @@ class RocksdbFiles final : public TreeFiles {
     check(rocksdb::GetOptionsFromString(rocksdb::ConfigOptions(), options_, options, &its));
     options_ = its;
     check_options();
+    all_open_ = options_.max_open_files == -1;
+    if (all_open_ && !tree_descriptors::may_all_be_open(files_in(folder_), limit_)) {
+      all_open_ = false;
+      options_.max_open_files = most_open();
+    }
     check_owner();
     make_incoming();
     DiskReserve reserve(system_files(), folder_);
@@ -201,6 +227,7 @@ class RocksdbFiles final : public TreeFiles {
     if (!paths.empty()) args.push_back(files_of_items(std::move(paths)));
     const LeafCache::Change change(leaves_, entries);
     std::string problem = take_in(args, status);
+    limit_open_files();
     if (problem.empty() && std::exchange(is_checkpoint_, false)) {
       problem = text_of(options_.env->DeleteFile(mark_in(folder_)));
     }
@@ -315,6 +342,7 @@ class RocksdbFiles final : public TreeFiles {
     // One whose first start was cut off has nothing yet.
     rocksdb::Options reading;
     reading.info_log = std::make_shared<RocksdbLog>();
+    reading.max_open_files = options_.max_open_files;
     rocksdb::DB* db = nullptr;
     if (names.size() == 1) check(rocksdb::DB::OpenForReadOnly(reading, folder_, &db));
     db_.reset(db);
@@ -335,6 +363,26 @@ class RocksdbFiles final : public TreeFiles {
     uint64_t value = 0;
     db_->GetIntProperty(name, &value);
     return value;
+  }
+
+  int most_open() const {
+    return static_cast<int>(
+        std::min<uint64_t>(tree_descriptors::share_of(limit_), std::numeric_limits<int>::max()));
+  }
+  // There may have become too many; those that are open already stay so until they are merged.
+  void limit_open_files() {
+    if (!all_open_) return;
+    uint64_t files = 0;
+    for (int level = 0; level < options_.num_levels; ++level) {
+      std::string count;
+      const std::string name =
+          rocksdb::DB::Properties::kNumFilesAtLevelPrefix + std::to_string(level);
+      if (!db_->GetProperty(name, &count)) continue;
+      files += std::strtoull(count.c_str(), nullptr, 10);
+    }
+    if (tree_descriptors::may_all_be_open(files, limit_)) return;
+    all_open_ = false;
+    static_cast<void>(db_->SetDBOptions({{"max_open_files", std::to_string(most_open())}}));
   }
 
   std::string next_path() { return folder_ + incoming + "/" + std::to_string(++number_) + ".sst"; }
@@ -409,6 +457,7 @@ class RocksdbFiles final : public TreeFiles {
   }
 
   const std::string folder_;
+  const uint64_t limit_ = descriptor_limit();
   const std::unique_ptr<rocksdb::Env> disk_ =
       rocksdb::NewCompositeEnv(std::make_shared<RocksdbDisk>());
   const ExpiryFilter filter_;
@@ -418,6 +467,7 @@ class RocksdbFiles final : public TreeFiles {
   // overlapped those that come later, and each run lay on a level of its own.
   rocksdb::ColumnFamilyHandle* meta_ = nullptr;
   bool is_checkpoint_ = false;
+  bool all_open_ = true;  // all files are
   const std::shared_ptr<MergeListener> listener_ = std::make_shared<MergeListener>();
   std::unique_ptr<rocksdb::DB> db_;
   std::unique_ptr<RocksdbViews> views_;

@@ -52,7 +52,8 @@ std::string set_maxclients(ServerState& server, std::string_view text, bool dry)
   std::string wrong = set(server, text, true);
   if (!wrong.empty()) return wrong;
   const auto wanted = static_cast<uint32_t>(*parse_integer(text));
-  const uint32_t allowed = allow_clients(wanted, static_cast<uint32_t>(server.loop_count()));
+  const uint32_t allowed = allow_clients(wanted, static_cast<uint32_t>(server.loop_count()),
+                                         !server.options.store.tree.empty());
   if (allowed < wanted) {
     return "The operating system is not able to handle the specified number of clients, try with " +
            std::to_string(allowed);
