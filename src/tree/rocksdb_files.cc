@@ -253,6 +253,7 @@ class RocksdbFiles final : public TreeFiles {
     const rocksdb::Slice bound = slice(end);
     how.iterate_upper_bound = &bound;
     how.fill_cache = false;
+    how.total_order_seek = true;  // whatever prefix_extractor says
     const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(how));
     for (at->Seek(slice(from)); at->Valid(); at->Next()) {
       if (!visit(text_in(at->key()), text_in(at->value()))) break;
@@ -311,7 +312,7 @@ class RocksdbFiles final : public TreeFiles {
     if (error) throw TreeError("tree: cannot make " + folder + ": " + error.message());
     return its;
   }
-  // Those by which keys would be lost, or runs never be taken in.
+  // Those by which keys would be lost, or runs never be taken in, or RocksDB end the program.
   void check_options() const {
     if (options_.comparator != rocksdb::BytewiseComparator()) {
       throw TreeError("tree: keys are in the order of their bytes, and by no other comparator");
@@ -321,6 +322,10 @@ class RocksdbFiles final : public TreeFiles {
     }
     if (!options_.table_factory->IsInstanceOf(rocksdb::TableFactory::kBlockBasedTableName())) {
       throw TreeError("tree: files are BlockBasedTable, and of no other table_factory");
+    }
+    using Table = rocksdb::BlockBasedTableOptions;
+    if (options_.table_factory->GetOptions<Table>()->index_type == Table::kHashSearch) {
+      throw TreeError("tree: index_type kHashSearch is for keys that all have a prefix");
     }
   }
   // RocksDB tells of the lock, and not of what that means.

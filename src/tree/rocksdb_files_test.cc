@@ -107,5 +107,24 @@ TEST_F(RocksdbFilesTest, MoreFilesThanThereAreDescriptorsAreMadeAndOpenedAgain) 
   expect_all(*open());
 }
 
+TEST_F(RocksdbFilesTest, WalksFromAKeyWhosePrefixNoneHas) {
+  const std::unique_ptr<TreeFiles> tree = open(";prefix_extractor=capped:8");
+  if (tree == nullptr) GTEST_SKIP();
+  add_file(*tree);
+  std::string from;
+  TreeRecord::put_key(0, "joy", from);
+  std::string end;
+  TreeRecord::put_key(1, {}, end);
+  int shown = 0;
+  const auto show = [&](std::string_view /*key*/, std::string_view /*value*/) { return ++shown; };
+  EXPECT_EQ(tree->walk(from, end, show), "");
+  EXPECT_EQ(shown, 1);
+}
+
+TEST_F(RocksdbFilesTest, IndexesThatNeedAPrefixOfEachKeyAreRefused) {
+  if (open() == nullptr) GTEST_SKIP();
+  EXPECT_THROW(open(";block_based_table_factory={index_type=kHashSearch}"), TreeError);
+}
+
 }  // namespace
 }  // namespace isotherm::rocksdb_files_test
