@@ -132,10 +132,11 @@ DbStatus Db::flush() {
 
 DbStatus Db::checkpoint(const std::string& folder) {
   return guarded([&]() -> DbStatus {
+    check_name(folder);
     if (std::filesystem::exists(folder)) {
       return {DbStatus::Code::invalid, folder + " is there already"};
     }
-    if (is_below(folder, state_->engine().options().tree)) {
+    if (!folder.empty() && is_below(folder, state_->engine().options().tree)) {
       return {DbStatus::Code::invalid, folder + " is among the files of this Db's own tree"};
     }
     make_folder(folder);

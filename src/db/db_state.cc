@@ -67,8 +67,15 @@ SyncPolicy policy_of(DbSync sync) {
 
 }  // namespace
 
+// The system would take what is before the zero byte for the name.
+void check_name(const std::string& folder) {
+  if (folder.find('\0') == std::string::npos) return;
+  throw std::invalid_argument("the name of the folder has a zero byte");
+}
+
 std::string make_folder(const std::string& folder) {
   std::error_code error;
+  check_name(folder);
   if (std::filesystem::exists(folder + "/CURRENT", error)) {
     throw std::invalid_argument(
         folder + " is a database of RocksDB's own; copy its keys into a Db in another folder");

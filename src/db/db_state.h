@@ -37,6 +37,8 @@ namespace isotherm {
 // and where there can be no folder. Returns its name from the root on, without links, by which it
 // is found also when the program has gone to another folder.
 std::string make_folder(const std::string& folder);
+// Throws std::invalid_argument.
+void check_name(const std::string& folder);
 
 class DbState {
  public:

@@ -402,6 +402,10 @@ TEST_F(DbTest, WhatCannotBeOpenedSaysWhyAndStaysAsItIs) {
   std::ofstream(file) << "text";
   EXPECT_EQ(why(file), "failed: cannot make the folder '" + file + "': Not a directory");
   EXPECT_EQ(why(""), "failed: cannot make the folder '': Invalid argument");
+  EXPECT_EQ(db_->checkpoint("").text(), "cannot make the folder '': Invalid argument");
+  const std::string zero = root_ + std::string("/a\0b", 4);
+  EXPECT_EQ(why(zero), "invalid: the name of the folder has a zero byte");
+  EXPECT_EQ(code(db_->checkpoint(zero)), Code::invalid);
   EXPECT_EQ(db_->checkpoint(file + "/copy").text(),
             "cannot make the folder '" + file + "/copy': Not a directory");
   EXPECT_EQ(std::filesystem::file_size(file), 4u);
