@@ -37,7 +37,9 @@
 // short: of each file RocksDB keeps some in memory, so one of very many MiB leaves none of `memory`
 // for the rest, and each write then waits until it was taken into the files. Needs RocksDB at build
 // time: without it `open` says so. What held snapshots show counts against `memory`: one keeps what
-// is changed the first time behind it, and up to seven runs.
+// is changed the first time behind it, and up to seven runs; so do the blocks of files on which
+// iterators stand, a block being as long as its longest value. Where these alone fill `memory`,
+// each write waits a tenth of a second for them, and then goes beyond it.
 #pragma once
 
 #include <cstdint>
