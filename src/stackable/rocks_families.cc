@@ -39,7 +39,7 @@ class RocksFamilies::Reader final : public rocksdb::WriteBatch::Handler {
     if (wrong.ok() && !families_.at(number).erases_ranges) {
       wrong = Status::NotSupported("DeleteRange in a column family whose table has none");
     }
-    if (wrong.ok() && first.compare(end) > 0) {
+    if (wrong.ok() && families_.at(number).order->Compare(first, end) > 0) {
       wrong = Status::InvalidArgument("end key comes before start key");
     }
     return add(number, wrong, [&](auto* its) { return fitting.DeleteRange(its, first, end); });
@@ -69,7 +69,8 @@ void RocksFamilies::add(rocksdb::ColumnFamilyHandle& family) {
   const bool known = family.GetDescriptor(&its).ok();
   all_[family.GetID()] = {
       .merges = !known || its.options.merge_operator != nullptr,
-      .erases_ranges = !known || its.options.table_factory->IsDeleteRangeSupported()};
+      .erases_ranges = !known || its.options.table_factory->IsDeleteRangeSupported(),
+      .order = family.GetComparator()};
 }
 
 Status RocksFamilies::check(const rocksdb::WriteBatch& batch) const {

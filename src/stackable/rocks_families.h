@@ -48,6 +48,7 @@ class RocksFamilies {
   struct Family {
     bool merges;
     bool erases_ranges;
+    const rocksdb::Comparator* order;
   };
   class Reader;
 

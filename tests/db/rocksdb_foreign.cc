@@ -2,6 +2,7 @@
 // as they are, options that they could not keep, and calls behind Close. A line is printed for
 // whatever is not so.
 #include <rocksdb/compaction_filter.h>
+#include <rocksdb/comparator.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
 #include <rocksdb/write_batch.h>
@@ -129,6 +130,10 @@ void refuses_batches_before_it_writes(const std::string& folder) {
   expect(db->CreateColumnFamily(rocksdb::ColumnFamilyOptions(), "dropped", &dropped).ok(),
          "family");
   expect(db->DropColumnFamily(dropped).ok(), "drop");
+  rocksdb::ColumnFamilyOptions backwards;
+  backwards.comparator = rocksdb::ReverseBytewiseComparator();
+  rocksdb::ColumnFamilyHandle* reverse = nullptr;
+  expect(db->CreateColumnFamily(backwards, "reverse", &reverse).ok(), "family");
   const std::function<void(rocksdb::WriteBatch&)> bad[] = {
       [&](rocksdb::WriteBatch& batch) { batch.Put(dropped, "key", "new"); },
       [&](rocksdb::WriteBatch& batch) { batch.DeleteRange(other, "z", "a"); },
@@ -152,15 +157,17 @@ void refuses_batches_before_it_writes(const std::string& folder) {
   rocksdb::WriteBatch good;
   good.Put("key", "good");
   good.Put(other, "key", "good");
+  good.DeleteRange(reverse, "z", "a");
   expect(db->Write({}, &good).ok(), "a good batch is refused");
-  for (rocksdb::ColumnFamilyHandle* const one : {other, dropped}) {
+  for (rocksdb::ColumnFamilyHandle* const one : {other, dropped, reverse}) {
     expect(db->DestroyColumnFamilyHandle(one).ok(), "handle");
   }
   owner.reset();
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   const rocksdb::ColumnFamilyOptions plain;
-  expect(isotherm::open_rocksdb(options(), folder, {{"default", plain}, {"other", plain}}, &handles,
-                                &db)
+  expect(isotherm::open_rocksdb(options(), folder,
+                                {{"default", plain}, {"other", plain}, {"reverse", backwards}},
+                                &handles, &db)
              .ok(),
          "it does not open again");
   owner.reset(db);
