@@ -151,13 +151,22 @@ uint64_t Tree::last_version() const {
 Backing::Seen Tree::seen_now(uint64_t hash) const {
   const uint64_t flushes = flushes_.load(std::memory_order_acquire);
   return {static_cast<uint32_t>(hash & (options_.stripes - 1)),
-          changes_of(hash).load(std::memory_order_acquire) + (flushes << run_at)};
+          changes_of(hash).load(std::memory_order_acquire) + (flushes << run_at),
+          taken_in_.load(std::memory_order_acquire)};
 }
 
 bool Tree::is_as_seen(const Seen& seen) const {
   const uint64_t flushes = flushes_.load(std::memory_order_acquire);
   return changes_[seen.stripe].load(std::memory_order_acquire) + (flushes << run_at) ==
          seen.changes;
+}
+
+// A key that has no change in a run, though its stripe has changed, was changed by nobody, unless a
+// run has gone to the files meanwhile: where a key of the stripe is changed all the time, what was
+// read of others would never count.
+bool Tree::still_holds(const Seen& seen, uint32_t database, std::string_view key) const {
+  if (is_as_seen(seen)) return true;
+  return !has_changed(database, key) && taken_in_.load(std::memory_order_acquire) == seen.taken_in;
 }
 
 // False: all that was changed of the key is in the files.
@@ -343,6 +352,8 @@ Backing::Answer Tree::look(uint32_t database, std::string_view key_of_item, int6
   const TreeRun::Found found = find_in_runs(key, hash, database, read.value);
   if (found.erased) return Answer::absent;
   if (found.known) return show(read.value, now_ms, stored);
+  // Of a load from before none of these runs went to the files, so it has the key's last change.
+  stored.seen.taken_in = taken_in_.load(std::memory_order_acquire);
   if (!loads_.take(key, stored.seen, read)) {
     const TreeFiles::Glance glance = files_->glance(key, read.value);
     if (glance == TreeFiles::Glance::absent) return Answer::absent;

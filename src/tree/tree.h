@@ -255,6 +255,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   }
   bool may_be_in_runs(uint64_t hash) const;
   Seen seen_now(uint64_t hash) const;
+  bool still_holds(const Seen& seen, uint32_t database, std::string_view key) const;
   Answer show(std::string_view record, int64_t now_ms, Stored& stored) const;
   TreeRun::Found find_in_runs(std::string_view key, uint64_t hash, uint32_t database,
                               std::string& value) const;

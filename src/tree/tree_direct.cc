@@ -190,7 +190,9 @@ void Tree::answer(const Piece& piece, const Batch::Columns& columns, int64_t now
   for (size_t i = 0; i < piece.rows.size(); ++i, slot += piece.stride) {
     Reply& reply = columns.reply[piece.rows[i]];
     if (reply.status.load(std::memory_order_relaxed) != Status::pending) continue;
-    const bool known = counts && (quiet || is_as_seen(piece.seen[i]));
+    const Batch::Row row = piece.rows[i];
+    const bool known =
+        counts && (quiet || still_holds(piece.seen[i], columns.database[row], columns.key[row]));
     const Status status = known ? answer(reply, slot, piece.stride, now_ms) : Status::pending;
     answered.hits += status == Status::ok;
     answered.misses += status == Status::not_found;

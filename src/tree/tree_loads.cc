@@ -34,7 +34,7 @@ bool TreeLoads::take(std::string_view key, const Backing::Seen& seen, TreeRead& 
   const auto at = loads_.find(key);
   if (at == loads_.end() || !at->second->there()) return false;
   Load& load = *at->second;
-  const bool usable = load.seen.changes == seen.changes;
+  const bool usable = load.seen.changes == seen.changes || load.seen.taken_in == seen.taken_in;
   // Who takes it alone needs no copy.
   const bool gives = load.users <= 1 && load.read.state == TreeRead::State::found;
   if (usable) read = gives ? std::move(load.read) : load.read;

@@ -5,9 +5,9 @@
 //                                                      └─▶ take, by the row that runs again
 // Several who want one key share a load. What was read stays until a row takes it, or until too
 // much is there that nobody waits for; so does the news that a key is absent. A row that waits
-// holds its load until it has run again, however many others are read meanwhile. Each has the count
-// of changes of before it was read, so a load that a write has overtaken is known for what it is:
-// the next who wants its key has another one.
+// holds its load until it has run again, however many others are read meanwhile. Each has what was
+// seen of changes before it was read (Backing::Seen), so a load that a write has overtaken is known
+// for what it is: the next who wants its key has another one.
 //
 // Who may wait reads by itself (`read`), and the threads that have nothing else to do help it.
 //
@@ -46,7 +46,9 @@ class TreeLoads {
   TreeLoads(const TreeLoads&) = delete;
   TreeLoads& operator=(const TreeLoads&) = delete;
 
-  // What has been read of the key, if it is there and `seen` is as it was; a value is given away.
+  // What has been read of the key, if it is there and its stripe has not changed, or no run has
+  // gone to the files: whoever asks knows that none of them has a change of the key. A value is
+  // given away.
   bool take(std::string_view key, const Backing::Seen& seen, TreeRead& read);
   // Its load, whose `begin` is to be called once; null: too many are under way. Throws
   // std::bad_alloc, and then nothing has changed but that what is overtaken is forgotten.

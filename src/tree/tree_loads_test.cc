@@ -32,12 +32,12 @@ class TreeLoadsTest : public ::testing::Test {
   // Whether it is there, and as it should be.
   bool take(const std::string& key, uint64_t changes = 0) {
     TreeRead read;
-    if (!loads_.take(key, {0, changes}, read)) return false;
+    if (!loads_.take(key, {0, changes, changes}, read)) return false;
     EXPECT_EQ(read.value, disk_.pairs[key]);
     return true;
   }
   Awaited* want_and_wait(const std::string& key, uint64_t changes = 0) {
-    Awaited* const load = loads_.want(key, {0, changes});
+    Awaited* const load = loads_.want(key, {0, changes, changes});
     Told told;
     load->begin(told);
     told.wait();
@@ -108,7 +108,7 @@ TEST_F(TreeLoadsTest, WhatThereIsNoMemoryForIsWantedLater) {
     {
       const FailingMemory fails(static_cast<int64_t>(changes));
       try {
-        load = loads_.want(key, {0, changes});
+        load = loads_.want(key, {0, changes, changes});
       } catch (const std::bad_alloc&) {
         thrown = true;
       }
@@ -117,7 +117,7 @@ TEST_F(TreeLoadsTest, WhatThereIsNoMemoryForIsWantedLater) {
     EXPECT_EQ(thrown, failed);
     if (thrown) {
       EXPECT_EQ(loads_.bytes(), 0u);
-      load = loads_.want(key, {0, changes});
+      load = loads_.want(key, {0, changes, changes});
     }
     Told told;
     load->begin(told);

@@ -67,9 +67,11 @@ void Tree::read_directly(const Batch::Columns& columns, int64_t now_ms,
       for (TreeRead& read : read_some(columns, std::span(unknown).subspan(at), held)) {
         TreeRecord record;
         const bool found = read.state == TreeRead::State::found;
+        const Batch::Row row = unknown[at];
         const bool knows = read.state != TreeRead::State::failed &&
-                           (!found || record.read(read.value)) && is_as_seen(seen[at]);
-        const Batch::Row row = unknown[at++];
+                           (!found || record.read(read.value)) &&
+                           still_holds(seen[at], columns.database[row], columns.key[row]);
+        ++at;
         const Status status =
             knows ? show_directly(columns.reply[row],
                                   found && !record.expired(now_ms) ? &record : nullptr)

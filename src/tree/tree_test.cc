@@ -46,9 +46,10 @@ class TreeTest : public ::testing::Test {
  protected:
   TreeTest() { open(); }
   ~TreeTest() override { disk_.hold(false); }
-  void open(uint64_t run_bytes = 1 << 20) {
+  void open(uint64_t run_bytes = 1 << 20, uint32_t stripes = 1 << 16) {
     tree_.reset();
     TreeOptions options;
+    options.stripes = stripes;
     options.run_bytes = run_bytes;
     options.readers = 2;
     options.pause_ms = 1;
@@ -194,6 +195,26 @@ TEST_F(TreeTest, ALoadDoesNotOvertakeAChange) {
       EXPECT_EQ(look("key"), newer != nullptr ? newer : "(absent)") << flushes;
     }
   }
+}
+
+// A key that is changed all the time keeps none of its stripe from being read.
+TEST_F(TreeTest, ALoadCountsThoughOtherKeysOfItsStripeChange) {
+  open(1 << 20, 1);
+  change("key", "value");
+  change("other", "one");
+  ASSERT_TRUE(tree_->flush());
+  disk_.hold(true);
+  ASSERT_EQ(look("key", false), "(coming)");
+  const Backing::Seen seen = stored_.seen;
+  Told told;
+  stored_.awaited->begin(told);
+  disk_.wait_for_held();
+  change("other", "two");
+  EXPECT_FALSE(tree_->is_as_seen(seen));
+  disk_.hold(false);
+  told.wait();
+  EXPECT_EQ(look("key", false), "value");
+  EXPECT_TRUE(tree_->is_as_seen(stored_.seen));
 }
 
 TEST_F(TreeTest, SeveralShareALoadAndTakeItWhenItIsThere) {
