@@ -7,8 +7,12 @@
 
 namespace isotherm {
 
+namespace {
+
 using Status = rocksdb::Status;
 using Slice = rocksdb::Slice;
+
+}  // namespace
 
 // Collects the changes that fit, and has the reason of the first that does not.
 class RocksFamilies::Reader final : public rocksdb::WriteBatch::Handler {
