@@ -12,36 +12,23 @@
 #include "durability/rdb_file.h"
 #include "fake_device/fake_item_tier.h"
 #include "fake_device/gated_root_table.h"
+#include "models/forwarding_item_tier.h"
 #include "models/stored_server_fixture.h"
 
 namespace isotherm::item_server_test {
 namespace {
 
 // Stands still before what is written while the gate is closed.
-class GatedItems final : public ItemTier {
+class GatedItems final : public ForwardingItemTier {
  public:
-  GatedItems(std::unique_ptr<ItemTier> its, Gate& gate) : its_(std::move(its)), gate_(gate) {}
+  GatedItems(std::unique_ptr<ItemTier> its, Gate& gate)
+      : ForwardingItemTier(std::move(its)), gate_(gate) {}
   uint64_t run(const gpu::ItemRequests& requests) override {
     gate_.pass();
-    return its_->run(requests);
+    return ForwardingItemTier::run(requests);
   }
-  uint64_t walk(uint64_t bound, uint64_t wanted, std::vector<WalkedItem>& to) override {
-    return its_->walk(bound, wanted, to);
-  }
-  uint64_t count(std::string_view start, std::string_view but, int64_t now_ms) override {
-    return its_->count(start, but, now_ms);
-  }
-  uint64_t place_of(std::string_view key) const override { return its_->place_of(key); }
-  std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override {
-    return its_->make_direct(shape);
-  }
-  std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options) override {
-    return its_->make_packets(options);
-  }
-  gpu::ItemStats stats() override { return its_->stats(); }
 
  private:
-  const std::unique_ptr<ItemTier> its_;
   Gate& gate_;
 };
 

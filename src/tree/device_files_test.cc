@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "fake_device/fake_item_tier.h"
-#include "gpu/udp/packet_device.h"
 #include "items/poison.h"
+#include "models/forwarding_item_tier.h"
 #include "models/numbered_tree_key.h"
 #include "tree/tree_record.h"
 
@@ -156,31 +156,17 @@ TEST(DeviceFiles, KeysOfADatabaseAreCounted) {
 }
 
 // A tier that calls a function behind each count.
-class CountedTier final : public ItemTier {
+class CountedTier final : public ForwardingItemTier {
  public:
   CountedTier(std::unique_ptr<ItemTier> its, std::function<void()>& behind)
-      : its_(std::move(its)), behind_(behind) {}
-
-  uint64_t run(const gpu::ItemRequests& requests) override { return its_->run(requests); }
-  uint64_t walk(uint64_t bound, uint64_t wanted, std::vector<WalkedItem>& to) override {
-    return its_->walk(bound, wanted, to);
-  }
+      : ForwardingItemTier(std::move(its)), behind_(behind) {}
   uint64_t count(std::string_view start, std::string_view but, int64_t now_ms) override {
-    const uint64_t keys = its_->count(start, but, now_ms);
+    const uint64_t keys = ForwardingItemTier::count(start, but, now_ms);
     behind_();
     return keys;
   }
-  uint64_t place_of(std::string_view key) const override { return its_->place_of(key); }
-  std::unique_ptr<DirectGets> make_direct(const DirectShape& shape) override {
-    return its_->make_direct(shape);
-  }
-  std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options) override {
-    return its_->make_packets(options);
-  }
-  gpu::ItemStats stats() override { return its_->stats(); }
 
  private:
-  const std::unique_ptr<ItemTier> its_;
   std::function<void()>& behind_;
 };
 

@@ -88,6 +88,21 @@ class TreeTest : public ::testing::Test {
            : answer == coming ? "(coming)"
                               : "(failed)";
   }
+  // Calls `change` while the key is read.
+  template <class Change>
+  void read_while(std::string_view key, Change&& change) {
+    disk_.hold(true);
+    EXPECT_EQ(look(key, false), "(coming)");
+    const Backing::Seen seen = stored_.seen;
+    Told told;
+    stored_.awaited->begin(told);
+    disk_.wait_for_held();
+    EXPECT_FALSE(told.is_told());
+    change();
+    EXPECT_FALSE(tree_->is_as_seen(seen));
+    disk_.hold(false);
+    told.wait();
+  }
   std::string all_keys(uint64_t count) {
     std::string keys;
     uint64_t cursor = 0;
@@ -178,20 +193,12 @@ TEST_F(TreeTest, ALoadDoesNotOvertakeAChange) {
     for (const bool flushes : {false, true}) {
       change("key", "old");
       ASSERT_TRUE(tree_->flush());
-      disk_.hold(true);
-      ASSERT_EQ(look("key", false), "(coming)");
-      const Backing::Seen seen = stored_.seen;
-      Told told;
-      stored_.awaited->begin(told);
-      disk_.wait_for_held();
-      EXPECT_FALSE(told.is_told());
-      change("key", newer);
-      if (flushes) {
-        ASSERT_TRUE(tree_->flush());
-      }
-      EXPECT_FALSE(tree_->is_as_seen(seen));
-      disk_.hold(false);
-      told.wait();
+      read_while("key", [&] {
+        change("key", newer);
+        if (flushes) {
+          EXPECT_TRUE(tree_->flush());
+        }
+      });
       EXPECT_EQ(look("key"), newer != nullptr ? newer : "(absent)") << flushes;
     }
   }
@@ -203,16 +210,7 @@ TEST_F(TreeTest, ALoadCountsThoughOtherKeysOfItsStripeChange) {
   change("key", "value");
   change("other", "one");
   ASSERT_TRUE(tree_->flush());
-  disk_.hold(true);
-  ASSERT_EQ(look("key", false), "(coming)");
-  const Backing::Seen seen = stored_.seen;
-  Told told;
-  stored_.awaited->begin(told);
-  disk_.wait_for_held();
-  change("other", "two");
-  EXPECT_FALSE(tree_->is_as_seen(seen));
-  disk_.hold(false);
-  told.wait();
+  read_while("key", [&] { change("other", "two"); });
   EXPECT_EQ(look("key", false), "value");
   EXPECT_TRUE(tree_->is_as_seen(stored_.seen));
 }
