@@ -12,7 +12,7 @@
 // Work. The announcement may say that the thread now works on keys that it names to nobody, until
 // `rest`. It is the same store, so it costs nothing; whoever needs such work to have ended makes
 // itself seen first, and then waits for every slot that works (executor/key_gate.h). Each work has
-// a number, its turn, so nobody waits for one that begins later: that one has seen who waits.
+// a number, so nobody waits for one that begins later: that one has seen who waits.
 //
 // Threads. A slot is used by one thread at a time; everything else may be called by any.
 // Limits. 256 slots, or as many as the owner says, up to 16,384. They are made as they are needed,
@@ -36,8 +36,8 @@ class EpochDomain {
   static constexpr uint32_t usual_slots = 256;
   static constexpr uint32_t max_slots = 1 << 14;
 
-  // A batch's place. Announced: the epoch, 0 while outside; above it the turn, and the highest bit
-  // while it works.
+  // A batch's place. Announced: the epoch, 0 while outside; above it the work's number, and the
+  // highest bit while it works.
   struct alignas(64) Slot {
     std::atomic<uint64_t> announced{0};
     std::atomic<bool> taken{false};
@@ -57,24 +57,26 @@ class EpochDomain {
 
   // Not reentrant.
   ISOTHERM_INLINE void enter(Slot& slot) {
-    slot.announced.store(turn_of(slot) | epoch_.load(std::memory_order_relaxed),
+    slot.announced.store(number_of(slot) | epoch_.load(std::memory_order_relaxed),
                          std::memory_order_seq_cst);
   }
   // The same, and works.
   ISOTHERM_INLINE void enter_to_work(Slot& slot) {
-    slot.announced.store(next_turn(slot) | epoch_.load(std::memory_order_relaxed) | works,
+    slot.announced.store(next_number(slot) | epoch_.load(std::memory_order_relaxed) | works,
                          std::memory_order_seq_cst);
   }
   // For a slot that has entered: it works from now on.
   static void work(Slot& slot) {
     const uint64_t epoch = slot.announced.load(std::memory_order_relaxed) & epochs;
-    slot.announced.store(next_turn(slot) | epoch | works, std::memory_order_seq_cst);
+    slot.announced.store(next_number(slot) | epoch | works, std::memory_order_seq_cst);
   }
   ISOTHERM_INLINE static void rest(Slot& slot) {
     slot.announced.store(slot.announced.load(std::memory_order_relaxed) & ~works,
                          std::memory_order_release);
   }
-  static void leave(Slot& slot) { slot.announced.store(turn_of(slot), std::memory_order_release); }
+  static void leave(Slot& slot) {
+    slot.announced.store(number_of(slot), std::memory_order_release);
+  }
 
   // Calls pause() again and again until all work has ended that was under way before.
   template <class Pause>
@@ -84,7 +86,7 @@ class EpochDomain {
       if ((before & works) == 0) return;
       const auto goes_on = [&] {
         const uint64_t now = slot.announced.load(std::memory_order_seq_cst);
-        return (now & (works | turns)) == (before & (works | turns));
+        return (now & (works | numbers)) == (before & (works | numbers));
       };
       while (goes_on()) pause();
     });
@@ -115,16 +117,16 @@ class EpochDomain {
   Slot* take_of(uint32_t block);
 
   static constexpr uint64_t works = uint64_t{1} << 63;
-  static constexpr uint64_t one_turn = uint64_t{1} << 48;
-  static constexpr uint64_t turns = works - one_turn;
-  static constexpr uint64_t epochs = one_turn - 1;
+  static constexpr uint64_t one_work = uint64_t{1} << 48;
+  static constexpr uint64_t numbers = works - one_work;
+  static constexpr uint64_t epochs = one_work - 1;
 
   // For whoever has the slot.
-  static uint64_t turn_of(const Slot& slot) {
-    return slot.announced.load(std::memory_order_relaxed) & turns;
+  static uint64_t number_of(const Slot& slot) {
+    return slot.announced.load(std::memory_order_relaxed) & numbers;
   }
-  static uint64_t next_turn(const Slot& slot) {
-    return (slot.announced.load(std::memory_order_relaxed) + one_turn) & turns;
+  static uint64_t next_number(const Slot& slot) {
+    return (slot.announced.load(std::memory_order_relaxed) + one_work) & numbers;
   }
 
   const uint32_t block_count_;

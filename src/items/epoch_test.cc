@@ -96,7 +96,7 @@ TEST(Epoch, WorkOfBeforeIsWaitedForAndNoLaterOne) {
   EXPECT_EQ(pauses_until([&] { EpochDomain::work(*slot); }), 3);
   EXPECT_EQ(pauses_until([&] { epochs.leave(*slot); }), 3);
   EXPECT_EQ(pauses_until(nothing), 0);
-  // Turns come round again and touch nothing else.
+  // Numbers come round again and touch nothing else.
   for (int i = 0; i < 70'000; ++i) epochs.enter_to_work(*slot);
   const uint64_t retired = epochs.current();
   EXPECT_LE(epochs.advance(), retired);
