@@ -52,9 +52,9 @@ macro(isotherm_find_cuda)
   endif()
 endmacro()
 
-# What all CUDA code is compiled with; `optimize`: the host's part of it.
-function(isotherm_set_up_cuda target optimize)
-  target_compile_options(${target} PRIVATE ${optimize} "SHELL:-Werror all-warnings"
+# What all CUDA code is compiled with.
+function(isotherm_set_up_cuda target)
+  target_compile_options(${target} PRIVATE -O2 "SHELL:-Werror all-warnings"
     "SHELL:-Xcompiler -mcx16,-Wall,-Wextra,-Werror")
 endfunction()
 
@@ -91,7 +91,7 @@ endfunction()
 # A library of CUDA sources, which programs in C++ may link.
 function(isotherm_add_gpu_library target name)
   add_library(${target} STATIC ${ARGN})
-  isotherm_set_up_cuda(${target} -O2)
+  isotherm_set_up_cuda(${target})
   # Shared libraries may take it in, as that of the Python package's GPU part does.
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
   add_library(isotherm::${name} ALIAS ${target})
@@ -132,7 +132,7 @@ function(isotherm_add_gpu_programs target)
         "${ISOTHERM_CUDA_PROGRAMS}/${program}" VERBATIM)
     endforeach()
   endif()
-  isotherm_set_up_cuda(${target} -O2)
+  isotherm_set_up_cuda(${target})
   target_include_directories(${target} PRIVATE
     "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/bench")
   target_link_libraries(${target} PRIVATE isotherm_gpu isotherm_internal)

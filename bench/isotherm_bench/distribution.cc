@@ -49,6 +49,7 @@ Zipf::Zipf(uint64_t count, double theta)
   spans_.push_back({.first = first, .keep = 0, .other = 0});
 }
 
+// What is left in the end has the mean but for rounding, and so needs no other than itself.
 void Zipf::make_aliases(std::vector<double> weights) {
   const double mean =
       std::accumulate(weights.begin(), weights.end(), 0.0) / static_cast<double>(weights.size());
@@ -65,7 +66,6 @@ void Zipf::make_aliases(std::vector<double> weights) {
     heavy.pop_back();
     light.push_back(more);
   }
-  // What is left has the mean but for rounding, and so needs no other.
 }
 
 uint64_t Zipf::draw(Random& random) const {

@@ -37,7 +37,7 @@ namespace isotherm {
 // and where there can be no folder. Returns its name from the root on, without links, by which it
 // is found also when the program has gone to another folder.
 std::string make_folder(const std::string& folder);
-// Throws std::invalid_argument.
+// Of a folder. Throws std::invalid_argument where the system would take a part of it for the whole.
 void check_name(const std::string& folder);
 
 class DbState {

@@ -36,7 +36,7 @@ class Backing {
   struct Seen {
     uint32_t stripe = 0;  // of keys that share a count
     uint64_t changes = 0;
-    uint64_t taken_in = 0;  // changes of the keys that the files have, by number of the last
+    uint64_t taken_in = 0;  // number of the last run of changes that the files had
   };
   enum class Answer : uint8_t { absent, found, coming, failed };
   struct Stored {

@@ -3,8 +3,6 @@
 #include <rocksdb/merge_operator.h>
 #include <rocksdb/table.h>
 
-#include <utility>
-
 namespace isotherm {
 
 namespace {
@@ -14,29 +12,28 @@ using Slice = rocksdb::Slice;
 
 }  // namespace
 
-// Collects the changes that fit, and has the reason of the first that does not.
+// Collects the changes that fit; without `fitting` it ends at the first that does not, with why.
 class RocksFamilies::Reader final : public rocksdb::WriteBatch::Handler {
  public:
-  explicit Reader(const std::map<uint32_t, Family>& families) : families_(families) {}
-
-  rocksdb::WriteBatch fitting;
-  Status first_wrong;
+  Reader(const std::map<uint32_t, Family>& families, rocksdb::WriteBatch* fitting)
+      : families_(families), fitting_(fitting) {}
 
   Status PutCF(uint32_t number, const Slice& key, const Slice& value) override {
-    return add(number, is_there(number), [&](auto* its) { return fitting.Put(its, key, value); });
+    return add(number, is_there(number), [&](auto* its) { return fitting_->Put(its, key, value); });
   }
   Status DeleteCF(uint32_t number, const Slice& key) override {
-    return add(number, is_there(number), [&](auto* its) { return fitting.Delete(its, key); });
+    return add(number, is_there(number), [&](auto* its) { return fitting_->Delete(its, key); });
   }
   Status SingleDeleteCF(uint32_t number, const Slice& key) override {
-    return add(number, is_there(number), [&](auto* its) { return fitting.SingleDelete(its, key); });
+    return add(number, is_there(number),
+               [&](auto* its) { return fitting_->SingleDelete(its, key); });
   }
   Status MergeCF(uint32_t number, const Slice& key, const Slice& value) override {
     Status wrong = is_there(number);
     if (wrong.ok() && !families_.at(number).merges) {
       wrong = Status::InvalidArgument("a merge in a column family that has no merge_operator");
     }
-    return add(number, wrong, [&](auto* its) { return fitting.Merge(its, key, value); });
+    return add(number, wrong, [&](auto* its) { return fitting_->Merge(its, key, value); });
   }
   Status DeleteRangeCF(uint32_t number, const Slice& first, const Slice& end) override {
     Status wrong = is_there(number);
@@ -46,9 +43,11 @@ class RocksFamilies::Reader final : public rocksdb::WriteBatch::Handler {
     if (wrong.ok() && families_.at(number).order->Compare(first, end) > 0) {
       wrong = Status::InvalidArgument("end key comes before start key");
     }
-    return add(number, wrong, [&](auto* its) { return fitting.DeleteRange(its, first, end); });
+    return add(number, wrong, [&](auto* its) { return fitting_->DeleteRange(its, first, end); });
   }
-  void LogData(const Slice& blob) override { fitting.PutLogData(blob); }
+  void LogData(const Slice& blob) override {
+    if (fitting_ != nullptr) fitting_->PutLogData(blob);
+  }
 
  private:
   Status is_there(uint32_t number) const {
@@ -57,15 +56,14 @@ class RocksFamilies::Reader final : public rocksdb::WriteBatch::Handler {
   }
   template <class Add>
   Status add(uint32_t number, const Status& wrong, Add&& add_to) {
-    if (wrong.ok()) {
-      NumberedFamily its(number);
-      return add_to(&its);
-    }
-    if (first_wrong.ok()) first_wrong = wrong;
-    return Status::OK();
+    if (fitting_ == nullptr) return wrong;
+    if (!wrong.ok()) return Status::OK();
+    NumberedFamily its(number);
+    return add_to(&its);
   }
 
   const std::map<uint32_t, Family>& families_;
+  rocksdb::WriteBatch* const fitting_;
 };
 
 void RocksFamilies::add(rocksdb::ColumnFamilyHandle& family) {
@@ -78,15 +76,15 @@ void RocksFamilies::add(rocksdb::ColumnFamilyHandle& family) {
 }
 
 Status RocksFamilies::check(const rocksdb::WriteBatch& batch) const {
-  Reader reader(all_);
-  Status status = batch.Iterate(&reader);
-  return status.ok() ? reader.first_wrong : status;
+  Reader reader(all_, nullptr);
+  return batch.Iterate(&reader);
 }
 
 rocksdb::WriteBatch RocksFamilies::fit_part(const rocksdb::WriteBatch& batch) const {
-  Reader reader(all_);
+  rocksdb::WriteBatch fitting;
+  Reader reader(all_, &fitting);
   static_cast<void>(batch.Iterate(&reader));
-  return std::move(reader.fitting);
+  return fitting;
 }
 
 }  // namespace isotherm

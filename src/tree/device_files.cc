@@ -262,7 +262,7 @@ void DeviceFiles::ingest_some(std::span<const TreeEntry> entries) {
       escaped |= device_key.starts_with(escape);
       columns.add(device_key, fits_device(entry) ? entry.value : std::string_view());
     }
-    moves |= !fits_device(entry) || is_in_rest(entry.key);
+    moves = moves || !fits_device(entry) || is_in_rest(entry.key);
   }
   any_.store(true, std::memory_order_release);
   if (escaped) has_escaped_.store(true, std::memory_order_release);

@@ -188,15 +188,15 @@ void Tree::answer(const Piece& piece, const Batch::Columns& columns, int64_t now
   const bool counts = files_->direct_counts() && (!quiet || is_quiet_since(piece.quiet_times));
   const char* slot = piece.slots;
   for (size_t i = 0; i < piece.rows.size(); ++i, slot += piece.stride) {
-    Reply& reply = columns.reply[piece.rows[i]];
-    if (reply.status.load(std::memory_order_relaxed) != Status::pending) continue;
     const Batch::Row row = piece.rows[i];
+    Reply& reply = columns.reply[row];
+    if (reply.status.load(std::memory_order_relaxed) != Status::pending) continue;
     const bool known =
         counts && (quiet || still_holds(piece.seen[i], columns.database[row], columns.key[row]));
     const Status status = known ? answer(reply, slot, piece.stride, now_ms) : Status::pending;
     answered.hits += status == Status::ok;
     answered.misses += status == Status::not_found;
-    if (status == Status::pending) answered.left.push_back(piece.rows[i]);
+    if (status == Status::pending) answered.left.push_back(row);
   }
 }
 

@@ -209,8 +209,8 @@ std::string get_rewrite_min_size(const ServerState& server) {
 std::string set_rewrite_min_size(ServerState& server, std::string_view text, bool dry) {
   const auto bytes = parse_memory(text);
   if (!bytes) return "argument must be a memory value";
-  if (!dry) server.live.auto_aof_rewrite_min_size = *bytes;
   if (*bytes > most_rewrite_size) return out_of_range(0, most_rewrite_size);
+  if (!dry) server.live.auto_aof_rewrite_min_size = *bytes;
   return {};
 }
 
