@@ -16,6 +16,7 @@
 #include "items/poison.h"
 #include "models/forwarding_item_tier.h"
 #include "models/numbered_tree_key.h"
+#include "tree/device_columns.h"
 #include "tree/tree_record.h"
 
 namespace isotherm::device_files_test {
@@ -155,26 +156,32 @@ TEST(DeviceFiles, KeysOfADatabaseAreCounted) {
   EXPECT_EQ(files.count(0, now), std::nullopt) << "host memory has some of them";
 }
 
-// A tier that calls a function behind each count.
-class CountedTier final : public ForwardingItemTier {
+// A tier that calls a function behind each count and each step of a walk.
+class CallingTier final : public ForwardingItemTier {
  public:
-  CountedTier(std::unique_ptr<ItemTier> its, std::function<void()>& behind)
+  using Behind = std::function<void(ItemTier& tier)>;
+  CallingTier(std::unique_ptr<ItemTier> its, Behind& behind)
       : ForwardingItemTier(std::move(its)), behind_(behind) {}
   uint64_t count(std::string_view start, std::string_view but, int64_t now_ms) override {
     const uint64_t keys = ForwardingItemTier::count(start, but, now_ms);
-    behind_();
+    behind_(*this);
     return keys;
+  }
+  uint64_t walk(uint64_t bound, uint64_t wanted, std::vector<WalkedItem>& to) override {
+    const uint64_t next = ForwardingItemTier::walk(bound, wanted, to);
+    behind_(*this);
+    return next;
   }
 
  private:
-  std::function<void()>& behind_;
+  Behind& behind_;
 };
 
 TEST(DeviceFiles, WhatOtherDatabasesGetWhileKeysAreCountedDoesNotCount) {
   FakeDevice device(5, uint64_t{1} << 28);
-  std::function<void()> behind = [] {};
+  CallingTier::Behind behind = [](ItemTier&) {};
   DeviceFiles files(
-      std::make_unique<CountedTier>(fake_item_tier_maker(device)({8 << 20, false, 1}), behind),
+      std::make_unique<CallingTier>(fake_item_tier_maker(device)({8 << 20, false, 1}), behind),
       options_of(0));
   const auto add = [&](uint32_t database, uint32_t number) {
     std::string key;
@@ -183,7 +190,7 @@ TEST(DeviceFiles, WhatOtherDatabasesGetWhileKeysAreCountedDoesNotCount) {
   };
   for (uint32_t i = 0; i < 5; ++i) add(0, i);
   uint32_t others = 0;
-  behind = [&] { add(1, ++others); };
+  behind = [&](ItemTier&) { add(1, ++others); };
   for (int i = 0; i < 3; ++i) EXPECT_EQ(files.count(0, now), 5);
   const uint32_t before = others;
   EXPECT_EQ(files.count(1, now), before);
@@ -280,6 +287,39 @@ TEST(DeviceFiles, AMomentIsShownWhileAThreadWrites) {
   files.read(asked, reads.data());
   EXPECT_EQ(text_of(reads[0].value), "later");
   EXPECT_EQ(text_of(reads[1].value), "later");
+}
+
+// What has expired goes when others are written, at any time: here between the look at the index
+// and the read of the records.
+TEST(DeviceFiles, AMomentLeavesOutWhatExpiresWhileItIsShown) {
+  FakeDevice device(5, uint64_t{1} << 28);
+  CallingTier::Behind behind = [](ItemTier&) {};
+  DeviceFiles files(
+      std::make_unique<CallingTier>(fake_item_tier_maker(device)({8 << 20, false, 1}), behind),
+      options_of(1 << 20));
+  constexpr int keys = 100;
+  for (int i = 0; i < keys; ++i) {
+    write(files, numbered_tree_key(i), "text", i % 2 == 0 ? 0 : now + 1);
+  }
+  std::unique_ptr<MomentWalk> walk = files.walk_moment();
+  uint64_t expired = 0;
+  behind = [&](ItemTier& tier) {
+    for (int tries = 0; tries < 1000 && tier.stats().expired == 0; ++tries) {
+      DeviceColumns columns;
+      columns.add("another", {});
+      tier.run(columns.requests(now + 1));
+    }
+    expired = tier.stats().expired;
+  };
+  std::map<std::string, std::string> shown;
+  while (!walk->ended()) {
+    ASSERT_EQ(walk->step([&](std::string_view key, std::string_view record) {
+      shown.emplace(key, text_of(record));
+    }),
+              "");
+  }
+  EXPECT_GT(expired, 0u);
+  EXPECT_EQ(shown.size(), keys - expired);
 }
 
 // Reads whose values are short and long, of keys that are there, that are not, and that are too

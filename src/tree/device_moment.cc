@@ -95,6 +95,8 @@ bool DeviceMoment::read_walked(const std::vector<WalkedItem>& some, Records& sho
   for (size_t first = 0; first < some.size();) {
     const size_t read =
         files_.read_records(asked, first, 2 * piece_bytes, [&](size_t at, std::string&& record) {
+          // It has gone by itself since the walk.
+          if (record.empty()) return;
           shown.emplace_back(DeviceFiles::tree_key_of(some[at].key), std::move(record));
         });
     if (read == 0) return false;
