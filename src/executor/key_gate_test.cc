@@ -42,7 +42,7 @@ class KeyGateTest : public ::testing::Test {
   // `one` takes for `batch`, as so many have then, but waits until `end` was called.
   template <class End>
   void take_behind(uint64_t takes, End&& end) {
-    std::atomic<bool> taken{false};
+    taken = false;
     std::thread thread([&] {
       gate.take(one.holder, batch);
       taken = true;
@@ -55,6 +55,7 @@ class KeyGateTest : public ::testing::Test {
     gate.give_back(one.holder);
   }
 
+  std::atomic<bool> taken{false};
   EpochDomain epochs;
   KeyGate gate{epochs};
   GateHolder nobody{gate};
@@ -189,12 +190,15 @@ TEST_F(KeyGateTest, WhoTakesWaitsForWorkOnUnknownKeys) {
   epochs.leave(*slot);
 }
 
-// Work that begins later has seen who takes, so nobody waits for it, however soon it begins.
+// Work that begins later has seen who takes, so nobody waits for a thread that begins anew again
+// and again, however soon.
 TEST_F(KeyGateTest, WhoTakesWaitsForNoLaterWork) {
   EpochDomain::Slot* const slot = epochs.acquire();
   epochs.enter_to_work(*slot);
   fill(batch, {1});
-  take_behind(1, [&] { epochs.enter_to_work(*slot); });
+  take_behind(1, [&] {
+    while (!taken) epochs.enter_to_work(*slot);
+  });
   epochs.leave(*slot);
 }
 
