@@ -82,6 +82,9 @@ void add_system_flags(CLI::App& app, Flags& flags, Options& options) {
   app.add_flag("--fixed", options.fixed,
                "in process: the table of 64-bit keys and values instead of byte strings")
       ->group(group);
+  app.add_flag("--mica", options.mica,
+               "in process: a store with MICA's layout and loop, to compare with")
+      ->group(group);
   app.add_option("--device", flags.device,
                  "in process: where the index lies: cpu (default), cuda, or auto")
       ->group(group);

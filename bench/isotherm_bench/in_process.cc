@@ -259,11 +259,12 @@ RunResult run_once(RunnerFactory& store, const Options& options, KeySpace& keys,
 
 InProcessResult run_in_process(const Options& options, Progress& progress) {
   InProcessResult result;
-  result.system.label = options.fixed ? "fixed table" : "store";
+  result.system.label = options.fixed ? "fixed table" : options.mica ? "MICA's layout" : "store";
   KeySpace keys;
   try {
-    const auto store = options.fixed ? make_fixed_runners(options.workload)
-                                     : make_store_runners(options.workload, options.store);
+    const auto store = options.fixed  ? make_fixed_runners(options.workload)
+                       : options.mica ? make_mica_runners(options.workload)
+                                      : make_store_runners(options.workload, options.store);
     result.system.load = load(*store, options, keys, progress);
     result.system.label += store->place();
     result.failure = result.system.load->failure;

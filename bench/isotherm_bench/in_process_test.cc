@@ -5,10 +5,12 @@
 namespace isotherm::bench::in_process_test {
 namespace {
 
-Options small_options(bool fixed) {
+constexpr bool Options::*every_store[] = {nullptr, &Options::fixed, &Options::mica};
+
+Options small_options(bool Options::*store = nullptr) {
   Options options;
   options.in_process = true;
-  options.fixed = fixed;
+  if (store != nullptr) options.*store = true;
   options.workload.records = 10'000;
   options.run.seconds = 0.1;
   options.run.warm_up = 0.01;
@@ -19,15 +21,17 @@ Options small_options(bool fixed) {
 
 TEST(InProcess, EveryOperationRunsAndValuesAreRight) {
   Progress progress(false);
-  for (bool fixed : {false, true}) {
-    Options options = small_options(fixed);
+  for (const auto store : every_store) {
+    Options options = small_options(store);
+    const bool scans = !options.mica;  // and grows
     options.workload.mix = {50, 20, 10, 5, 10, 5};
+    if (options.mica) options.workload.mix = {50, 35, 0, 0, 10, 5};
     const InProcessResult result = run_in_process(options, progress);
     ASSERT_EQ(result.failure, "");
     EXPECT_EQ(result.system.load->records, options.workload.records);
     const Counts& counts = result.system.rounds.front().counts;
     EXPECT_GT(counts.hits, 0u);
-    EXPECT_GT(counts.scanned, 0u);
+    EXPECT_EQ(counts.scanned > 0, scans);
     EXPECT_GT(counts.rate, 0);
     EXPECT_GT(result.reference.rate, 0);
   }
@@ -35,8 +39,8 @@ TEST(InProcess, EveryOperationRunsAndValuesAreRight) {
 
 TEST(InProcess, ReadsOfWhatWasLoadedHit) {
   Progress progress(false);
-  for (bool fixed : {false, true}) {
-    Options options = small_options(fixed);
+  for (const auto store : every_store) {
+    Options options = small_options(store);
     options.workload.mix = {100, 0, 0, 0, 0, 0};
     options.run.requests = 5000;
     const InProcessResult result = run_in_process(options, progress);
@@ -50,7 +54,7 @@ TEST(InProcess, ReadsOfWhatWasLoadedHit) {
 
 TEST(InProcess, OpenLoopCountsFromTheDueTime) {
   Progress progress(false);
-  Options options = small_options(false);
+  Options options = small_options();
   options.run.rate = 20'000;
   const InProcessResult result = run_in_process(options, progress);
   ASSERT_EQ(result.failure, "");

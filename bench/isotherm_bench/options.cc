@@ -174,16 +174,22 @@ void apply_run(const Flags& flags, Options& options) {
 // A flag that would have no effect is refused: who gave it expects one.
 void check_together(const CLI::App& app, bool in_process) {
   const auto given = [&](const char* flag) { return app.count(flag) > 0; };
+  const auto refuse_with_servers = [&](const char* flag) {
+    if (in_process || !given(flag)) return;
+    throw UsageError{std::string(flag) +
+                     " goes with a run in process, not with servers; options of a server that "
+                     "is started: --isotherm-args"};
+  };
+  for (const char* flag : {"--in-process", "--fixed", "--mica"}) refuse_with_servers(flag);
   for (const char* flag :
-       {"--in-process", "--fixed", "--device", "--gpus", "--gpu-memory", "--gpu-items",
-        "--gpu-values", "--maxmemory", "--maxmemory-policy", "--router", "--router-bins",
-        "--router-memory", "--router-threshold", "--index", "--index-item-bytes", "--gpu-schedule",
-        "--gpu-batch", "--gpu-wait-usec", "--gpu-write-cycles"}) {
-    if (!in_process && given(flag)) {
-      throw UsageError{std::string(flag) +
-                       " goes with a run in process, not with servers; options of a server that "
-                       "is started: --isotherm-args"};
-    }
+       {"--device", "--gpus", "--gpu-memory", "--gpu-items", "--gpu-values", "--maxmemory",
+        "--maxmemory-policy", "--router", "--router-bins", "--router-memory", "--router-threshold",
+        "--index", "--index-item-bytes", "--gpu-schedule", "--gpu-batch", "--gpu-wait-usec",
+        "--gpu-write-cycles"}) {
+    refuse_with_servers(flag);
+    if (!given(flag) || (!given("--fixed") && !given("--mica"))) continue;
+    throw UsageError{std::string(flag) + " goes with a store, not with " +
+                     (given("--mica") ? "--mica" : "--fixed")};
   }
   for (const char* flag : {"--connections", "--pipeline", "--pid", "--no-load"}) {
     if (in_process && given(flag)) {
@@ -199,8 +205,11 @@ void check_together(const CLI::App& app, bool in_process) {
   for (const auto& [flag, other] : together) {
     if (given(flag) && !given(other)) throw UsageError{std::string(flag) + " goes with " + other};
   }
-  if (given("--floor") && given("--no-floor")) {
-    throw UsageError{"--floor and --no-floor exclude each other"};
+  constexpr std::pair<const char*, const char*> apart[] = {{"--floor", "--no-floor"},
+                                                           {"--fixed", "--mica"}};
+  for (const auto& [flag, other] : apart) {
+    if (!given(flag) || !given(other)) continue;
+    throw UsageError{std::string(flag) + " and " + other + " exclude each other"};
   }
 }
 
@@ -231,6 +240,11 @@ void check(const Options& options) {
   require(run.rate == 0 || run.requests == 0,
           "--requests goes with a closed loop, not with --rate");
   require(options.load || !options.load_only, "--load-only and --no-load exclude each other");
+  if (options.mica) {
+    require(workload.value_size_min == workload.value_size_max,
+            "--mica has values of one size: --value-size N");
+    require(workload.share(Operation::scan) == 0, "--mica has no scan");
+  }
   if (memcached_is_asked(options)) {
     require(workload.key_size <= 250, "memcached keys have at most 250 bytes");
     require(workload.share(Operation::scan) == 0, "memcached has no scan");
@@ -324,7 +338,7 @@ ParsedOptions parse_options(int argc, char** argv) {
     apply_run(flags, options);
     check_together(app, options.in_process);
     check(options);
-    if (options.in_process && !options.fixed) check_store(options.store);
+    if (options.in_process) check_store(options.store);
   } catch (const CLI::ParseError& error) {
     parsed.exit_code = app.exit(error) == 0 ? 0 : exit_usage;
   } catch (const UsageError& error) {

@@ -38,6 +38,7 @@ struct Options {
   uint32_t rounds = 1;
   bool in_process = false;
   bool fixed = false;       // in process: the table of u64 keys and values
+  bool mica = false;        // in process: a comparator (isotherm_bench/mica_table.h)
   isotherm::Options store;  // in process: where the index lies
   bool load = true;
   bool load_only = false;

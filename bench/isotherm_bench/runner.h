@@ -46,5 +46,6 @@ class RunnerFactory {
 std::unique_ptr<RunnerFactory> make_store_runners(const Workload& workload,
                                                   const isotherm::Options& options);
 std::unique_ptr<RunnerFactory> make_fixed_runners(const Workload& workload);
+std::unique_ptr<RunnerFactory> make_mica_runners(const Workload& workload);
 
 }  // namespace isotherm::bench

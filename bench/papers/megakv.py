@@ -14,13 +14,14 @@ def data_set(name):
 
 
 def throughput(names, batch):
-    """95/5 and 100/0, uniform and Zipf .99, by the CPU and with the index on the GPU."""
+    """95/5 and 100/0, uniform and Zipf .99, by the CPU, by MICA's layout, and with the index on the GPU."""
     runs = []
     for name in names:
         for skewed, load in (("uniform", "--distribution uniform"), ("Zipf .99", "--theta 0.99")):
             for reads in (95, 100):
                 x = f"{name}, {reads}% GET, {skewed}"
-                for curve, flags, needs in (("CPU", "", ""), ("index on the GPU", "--device cuda", "gpu")):
+                for curve, flags, needs in (("CPU", "", ""), ("MICA's layout", "--mica", ""),
+                                            ("index on the GPU", "--device cuda", "gpu")):
                     runs.append(Run(
                         f"{IN_PROCESS} {data_set(name)} {load} --mix read={reads},update={100 - reads} "
                         f"--batch {batch} {flags}", (rate("throughput", curve),), (x,), needs))
