@@ -22,6 +22,11 @@ uint64_t hash_bytes(std::string_view key, uint64_t seed);
 // The hashes of `count` byte strings.
 void hash_bytes(const std::string_view* keys, size_t count, uint64_t seed, uint64_t* hashes);
 
+// The hash of a key of a database beside those of others, of its hash.
+constexpr uint64_t hash_in(uint32_t database, uint64_t hash) {
+  return hash + database * 0x9E37'79B9'7F4A'7C15;
+}
+
 // The bijection of integer keys.
 ISOTHERM_HOST_DEVICE constexpr uint64_t mix(uint64_t key, uint64_t seed) {
   uint64_t x = key ^ seed;

@@ -28,8 +28,9 @@ struct DbTransaction::State {
   static constexpr uint32_t worth_threads = 4096;  // rows
 
   struct Part {
+    explicit Part(DbState& db) : changes(group, db.tree().hash_seed()) {}
     WriteGroup group;
-    KeyRows changes{group};
+    KeyRows changes;
     WritePlan::Checks checks;
   };
   // Rows of one call, in their order within each part.
@@ -42,7 +43,7 @@ struct DbTransaction::State {
   State(DbState& its_db, const DbTransactionOptions& its_options)
       : db(its_db), options(its_options), threads(threads_of(its_options)) {
     for (uint32_t i = 0; i < (threads > 1 ? DbRows::most_parts : 1); ++i) {
-      parts.push_back(std::make_unique<Part>());
+      parts.push_back(std::make_unique<Part>(db));
     }
     if (options.snapshot) moment = db.take_moment();
   }
@@ -53,7 +54,8 @@ struct DbTransaction::State {
   }
 
   size_t part_of(uint64_t hash) const { return hash % parts.size(); }
-  Part& part(std::string_view key) { return *parts[part_of(KeyRows::hash_of(key))]; }
+  uint64_t hash_of(std::string_view key) const { return parts.front()->changes.hash_of(key); }
+  Part& part(std::string_view key) { return *parts[part_of(hash_of(key))]; }
   std::vector<size_t> sizes() const {
     std::vector<size_t> sizes;
     for (const auto& one : parts) sizes.push_back(one->group.size());
@@ -207,7 +209,7 @@ DbTransaction::State::Lists DbTransaction::State::list(const DbRows& rows,
   std::vector<Counts> counts(pieces);
   its_pool.run(pieces, [&](uint32_t piece, uint32_t) {
     for (size_t row = begin(piece); row < begin(piece + 1); ++row) {
-      lists.hashes[row] = KeyRows::hash_of(rows.keys_[row]);
+      lists.hashes[row] = hash_of(rows.keys_[row]);
       ++counts[piece][part_of(lists.hashes[row])];
     }
   });

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "db/write_plan.h"
 #include "isotherm/write_group.h"
 #include "tree/tree_run.h"
@@ -24,11 +25,13 @@ class KeyRows {
  public:
   static constexpr uint32_t none = ~uint32_t{0};
 
-  explicit KeyRows(const WriteGroup& group) : group_(group) {}
+  // `hash_seed`: of the tree whose runs will have the keys, so that parts of a transaction
+  // (db/db_transaction.cc) go into shards of their own there.
+  KeyRows(const WriteGroup& group, uint64_t hash_seed) : group_(group), hash_seed_(hash_seed) {}
 
-  // As the runs of a tree hash their keys, so that parts of a transaction (db/db_transaction.cc) go
-  // into shards of their own there.
-  static uint64_t hash_of(std::string_view key) { return TreeRun::hash_of(keys_database, key); }
+  uint64_t hash_of(std::string_view key) const {
+    return hash_in(keys_database, hash_bytes(key, hash_seed_));
+  }
 
   uint32_t newest(std::string_view key) const { return newest(key, hash_of(key)); }
   uint32_t newest(std::string_view key, uint64_t hash) const {
@@ -92,6 +95,7 @@ class KeyRows {
   }
 
   const WriteGroup& group_;
+  const uint64_t hash_seed_;
   Slots slots_;
   std::vector<uint32_t> older_;
 };

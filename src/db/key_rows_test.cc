@@ -13,7 +13,7 @@ namespace {
 TEST(KeyRows, AreThoseOfAMapWhateverIsTakenBack) {
   std::mt19937 random(1);
   WriteGroup group;
-  KeyRows rows(group);
+  KeyRows rows(group, 1);
   std::map<std::string, std::vector<uint32_t>> right;
   const auto a_key = [&] { return "key" + std::to_string(random() % 300); };
   for (int step = 0; step < 20'000; ++step) {

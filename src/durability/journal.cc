@@ -104,11 +104,11 @@ uint64_t Journal::safe_number() const {
   return safe.load(std::memory_order_seq_cst);
 }
 
-bool Journal::is_safe(uint32_t database, std::string_view key) const {
+bool Journal::is_safe(uint32_t database, uint64_t hash) const {
   const uint64_t safe = safe_number();
   if (last_number_.load(std::memory_order_acquire) <= safe) return true;
   return flushed_at_.load(std::memory_order_acquire) <= safe &&
-         marks_.is_before(database, key, safe, 0);
+         marks_.is_before(hash_in(database, hash), safe, 0);
 }
 
 // `own`: the batch's number, if its block is safe, and all that it builds on; or 0.
@@ -122,7 +122,8 @@ bool Journal::is_shown_safe(const Batch& batch, uint64_t own) const {
   const Batch::Columns& columns = batch.columns();
   for (Batch::Row row = 0; row < batch.size(); ++row) {
     if (!groups && is_plain_put(columns, row)) continue;
-    if (!marks_.is_before(columns.database[row], columns.key[row], safe, own)) return false;
+    const uint64_t hash = hash_in(columns.database[row], columns.hash[row]);
+    if (!marks_.is_before(hash, safe, own)) return false;
   }
   return true;
 }

@@ -75,6 +75,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/short_lock.h"
 #include "durability/background_job.h"
 #include "durability/files.h"
@@ -116,8 +117,8 @@ class Journal final : public CommitSink, public Awaited {
   Journal& operator=(const Journal&) = delete;
 
   Begun begins(const Batch& batch) override;
-  void fetch_ahead(uint32_t database, std::string_view key) const override {
-    marks_.fetch(database, key);
+  void fetch_ahead(uint32_t database, uint64_t hash) const override {
+    marks_.fetch(hash_in(database, hash));
   }
   void make_room(const ItemChange& change) override;
   void changed(const ItemChange& change) override;
@@ -128,7 +129,7 @@ class Journal final : public CommitSink, public Awaited {
   Awaited* ends(uint64_t token) override;
   bool full() const override { return unwritten_bytes() > most_unwritten(); }
   bool refuses() const override { return error() != 0; }
-  bool is_safe(uint32_t database, std::string_view key) const override;
+  bool is_safe(uint32_t database, uint64_t hash) const override;
   void begin(Waiter& waiter) override;
 
   SyncPolicy policy() const { return policy_.load(std::memory_order_relaxed); }
@@ -190,10 +191,10 @@ class Journal final : public CommitSink, public Awaited {
   void take_memory(RunningBatch& running, uint64_t bytes);
   static char* take_room(RunningBatch& running, uint64_t bytes);
   void give_number(RunningBatch& running);
-  void note_change(RunningBatch& running, const RecordHeader& record, std::string_view key);
+  void note_change(RunningBatch& running, const RecordHeader& record, uint64_t hash);
   void seal_block(const RecordBuffer::Room& room, uint64_t bytes, uint32_t body_crc,
                   RunningBatch& running);
-  void append_alone(const RecordHeader& record, std::string_view key);
+  void append_alone(const RecordHeader& record, const ItemChange& change);
   bool append_again(std::string_view records);
   void append_mark();
   void end_records(RunningBatch& running);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "durability/journal.h"
 #include "durability/key_marks.h"
 #include "items/poison.h"
@@ -75,20 +76,21 @@ TEST_F(JournalAtOnceTest, ReadersOfOtherKeysDoNotWaitBesideManyChanges) {
 
 TEST(KeyMarks, SayWhoHasChangedAKeyLast) {
   KeyMarks marks;
-  EXPECT_TRUE(marks.is_before(0, "key", 0, 0));
-  EXPECT_EQ(marks.raise(0, "key", 5), 0u);
-  EXPECT_EQ(marks.raise(0, "key", 5), 0u);
-  EXPECT_TRUE(marks.is_before(0, "key", 5, 0));
-  EXPECT_FALSE(marks.is_before(0, "key", 4, 0));
-  EXPECT_TRUE(marks.is_before(0, "key", 4, 5));
-  EXPECT_FALSE(marks.is_before(0, "key", 4, 6));
-  EXPECT_TRUE(marks.is_before(1, "key", 4, 0));
-  EXPECT_EQ(marks.raise(0, "key", 7), 5u);
-  EXPECT_EQ(marks.raise(0, "key", 6), 7u);
-  EXPECT_FALSE(marks.is_before(0, "key", 6, 6));
+  const uint64_t key = hash_bytes("key", 1);
+  EXPECT_TRUE(marks.is_before(key, 0, 0));
+  EXPECT_EQ(marks.raise(key, 5), 0u);
+  EXPECT_EQ(marks.raise(key, 5), 0u);
+  EXPECT_TRUE(marks.is_before(key, 5, 0));
+  EXPECT_FALSE(marks.is_before(key, 4, 0));
+  EXPECT_TRUE(marks.is_before(key, 4, 5));
+  EXPECT_FALSE(marks.is_before(key, 4, 6));
+  EXPECT_TRUE(marks.is_before(hash_in(1, key), 4, 0));
+  EXPECT_EQ(marks.raise(key, 7), 5u);
+  EXPECT_EQ(marks.raise(key, 6), 7u);
+  EXPECT_FALSE(marks.is_before(key, 6, 6));
   // Whoever shares a mark with keys of two batches is told of the other one.
-  for (int i = 0; i < 1 << 20; ++i) marks.raise(0, std::to_string(i), 8);
-  EXPECT_EQ(marks.raise(0, "key", 9), 8u);
+  for (int i = 0; i < 1 << 20; ++i) marks.raise(hash_bytes(std::to_string(i), 1), 8);
+  EXPECT_EQ(marks.raise(key, 9), 8u);
 }
 
 // In files that are memory records are stored in the place of writes.

@@ -118,14 +118,14 @@ void Journal::end_records(RunningBatch& running) {
 }
 
 // Of no batch.
-void Journal::append_alone(const RecordHeader& record, std::string_view key) {
+void Journal::append_alone(const RecordHeader& record, const ItemChange& change) {
   const TakenPlace place(batches_);
   RunningBatch& running = place.running;
   running.number = 0;
-  const uint64_t bytes = record_bytes(key.size(), 0);
+  const uint64_t bytes = record_bytes(change.key.size(), 0);
   take_memory(running, bytes);
-  note_change(running, record, key);
-  put_record(take_room(running, bytes), record, key, {});
+  note_change(running, record, change.hash);
+  put_record(take_room(running, bytes), record, change.key, {});
   end_records(running);
 }
 
@@ -142,14 +142,14 @@ bool Journal::append_again(std::string_view records) {
 }
 
 // Of a key, or a flush.
-void Journal::note_change(RunningBatch& running, const RecordHeader& record, std::string_view key) {
+void Journal::note_change(RunningBatch& running, const RecordHeader& record, uint64_t hash) {
   if (running.number == 0) give_number(running);
   if (record.version > running.max_version.load(std::memory_order_relaxed)) {
     running.max_version.store(record.version, std::memory_order_relaxed);
   }
   const uint64_t before = record.op == RecordOp::flush
                               ? raise_to(flushed_at_, running.number)
-                              : marks_.raise(record.database, key, running.number);
+                              : marks_.raise(hash_in(record.database, hash), running.number);
   if (before != running.number) running.builds_on = std::max(running.builds_on, before);
 }
 
@@ -182,14 +182,14 @@ void Journal::changed(const ItemChange& change) {
     value = change.new_item->value();
   }
   if (change.token == 0 || is_reader(change.token)) {
-    append_alone(record, change.key);
+    append_alone(record, change);
     if (any_waits_.load()) wake_writer();
     return;
   }
   auto& running = *reinterpret_cast<RunningBatch*>(change.token);
   const uint64_t bytes = record_bytes(change.key.size(), value.size());
   make_room(running, bytes);
-  note_change(running, record, change.key);
+  note_change(running, record, change.hash);
   put_record(take_room(running, bytes), record, change.key, value);
 }
 
@@ -202,7 +202,7 @@ void Journal::flushed(uint32_t database, uint64_t version, uint64_t token) {
   record.version = version;
   auto& running = *reinterpret_cast<RunningBatch*>(token);
   wait_for_memory([&] { make_room(running, record_bytes(0, 0)); });
-  note_change(running, record, {});
+  note_change(running, record, 0);
   put_record(take_room(running, record_bytes(0, 0)), record, {}, {});
 }
 

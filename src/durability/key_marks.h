@@ -1,9 +1,9 @@
 // KeyMarks: which batches of a journal have changed which keys of late.
 //
-// A key has two marks, in two tables, by its hash; whoever changes it raises both to the number of
-// its batch. Keys share marks, but hardly ever both, so a key whose marks are both recent was
-// mostly changed itself. With one mark a key, batches of hundreds of rows would each find one that
-// somebody else has raised, and wait for that.
+// A key has two marks, in two tables, by its hash (base/hash.h, hash_in); whoever changes it raises
+// both to the number of its batch. Keys share marks, but hardly ever both, so a key whose marks are
+// both recent was mostly changed itself. With one mark a key, batches of hundreds of rows would
+// each find one that somebody else has raised, and wait for that.
 //
 // Threads. Any. Memory. 2 MiB, of which the system gives what is used.
 #pragma once
@@ -15,9 +15,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
-#include <string_view>
 
-#include "base/hash.h"
 #include "base/raise_to.h"
 
 namespace isotherm {
@@ -28,14 +26,12 @@ class KeyMarks {
     if (marks_ == nullptr) throw std::bad_alloc();
   }
 
-  void fetch(uint32_t database, std::string_view key) const {
-    const uint64_t hash = hash_bytes(key, database);
+  void fetch(uint64_t hash) const {
     __builtin_prefetch(&first(hash), 1);
     __builtin_prefetch(&second(hash), 1);
   }
   // The largest other number that one of the marks had.
-  uint64_t raise(uint32_t database, std::string_view key, uint64_t number) {
-    const uint64_t hash = hash_bytes(key, database);
+  uint64_t raise(uint64_t hash, uint64_t number) {
     uint64_t others = 0;
     for (Mark* const mark : {&first(hash), &second(hash)}) {
       if (const uint64_t had = raise_to(*mark, number); had != number) {
@@ -46,8 +42,7 @@ class KeyMarks {
   }
   // Whether no batch with a larger number than `number` has changed the key but, where both of its
   // marks say so, `own`.
-  bool is_before(uint32_t database, std::string_view key, uint64_t number, uint64_t own) const {
-    const uint64_t hash = hash_bytes(key, database);
+  bool is_before(uint64_t hash, uint64_t number, uint64_t own) const {
     const uint64_t of_first = first(hash).load(std::memory_order_acquire);
     if (of_first <= number) return true;
     const uint64_t of_second = second(hash).load(std::memory_order_acquire);

@@ -197,6 +197,7 @@ void EngineState::make_tree(const std::function<std::unique_ptr<TreeFiles>(uint6
   TreeOptions its;
   its.run_bytes = share_of(cap, 20, 64 << 10, files->lasts() ? 512 << 20 : 64 << 20);
   its.most_loaded = share_of(cap, 32, 64 << 10, 16 << 20);
+  its.hash_seed = store.seed;
   its.count = [this](int64_t bytes) { store.budget.buffers.fetch_add(bytes); };
   const bool sorted = files->sorted_copy().there;
   if (!files->lasts()) {  // a device answers many keys as soon as few

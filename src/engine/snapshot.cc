@@ -144,8 +144,8 @@ void Snapshot::flushed(uint32_t database, uint64_t version, uint64_t token) {
 bool Snapshot::full() const { return over() || (behind_ != nullptr && behind_->full()); }
 bool Snapshot::refuses() const { return behind_ != nullptr && behind_->refuses(); }
 bool Snapshot::refuses_erases() const { return behind_ != nullptr && behind_->refuses_erases(); }
-bool Snapshot::is_safe(uint32_t database, std::string_view key) const {
-  return behind_ == nullptr || behind_->is_safe(database, key);
+bool Snapshot::is_safe(uint32_t database, uint64_t hash) const {
+  return behind_ == nullptr || behind_->is_safe(database, hash);
 }
 
 // If the database was flushed before since the moment, what is flushed now came after the moment.
@@ -206,10 +206,10 @@ void Snapshot::tell() {
   }
 }
 
-bool Snapshot::is_walked(uint32_t database, std::string_view key) const {
+bool Snapshot::is_walked(uint32_t database, uint64_t hash) const {
   const uint64_t shown = shown_[database].load(std::memory_order_relaxed);
   if (shown == done || shown == 0) return shown == done;
-  return engine_.store.hash(key, engine_.store.seed) < shown;
+  return hash < shown;
 }
 
 // Under the lock of the key's line, so the walk is before it or behind it.
@@ -219,7 +219,7 @@ void Snapshot::note(const ItemChange& change) {
   // An eviction at the moment itself has a version up to the bound, so for the snapshot its item is
   // gone.
   if (change.version <= bound_) return;
-  if (is_walked(change.database, change.key)) return;
+  if (is_walked(change.database, change.hash)) return;
   const std::lock_guard guard(mutex_);
   if (change.new_item != nullptr && change.new_item->version() <= bound_) {
     const auto [its, made] =

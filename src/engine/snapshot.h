@@ -67,15 +67,15 @@ class Snapshot final : public CommitSink, public SnapshotSource {
 
   Begun begins(const Batch& batch) override;
   void changed(const ItemChange& change) override;
-  void fetch_ahead(uint32_t database, std::string_view key) const override {
-    if (behind_ != nullptr) behind_->fetch_ahead(database, key);
+  void fetch_ahead(uint32_t database, uint64_t hash) const override {
+    if (behind_ != nullptr) behind_->fetch_ahead(database, hash);
   }
   void grouped(uint64_t token) override;
   void flushed(uint32_t database, uint64_t version, uint64_t token) override;
   bool full() const override;
   bool refuses() const override;
   bool refuses_erases() const override;
-  bool is_safe(uint32_t database, std::string_view key) const override;
+  bool is_safe(uint32_t database, uint64_t hash) const override;
   Awaited* ends(uint64_t token) override;
   Awaited* ends_reads(uint64_t token) override;
 
@@ -114,7 +114,7 @@ class Snapshot final : public CommitSink, public SnapshotSource {
   void take_moment(bool keeps_flushed);
   void keep_flushed(uint32_t database);
   void let_go_flushed(uint32_t database);
-  bool is_walked(uint32_t database, std::string_view key) const;
+  bool is_walked(uint32_t database, uint64_t hash) const;
   void note(const ItemChange& change);
   void give_up();
   int64_t take_expiry(const Item& item, uint32_t database);

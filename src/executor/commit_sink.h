@@ -60,6 +60,7 @@ struct ItemChange {
   Reason reason;
   uint32_t database;
   std::string_view key;
+  uint64_t hash;  // of the key, as the store has it
   // The values of both may be away (items/item.h). The old one may have expired.
   const Item* old_item;  // null: there was none
   // Null: there is none from now on; the old one: its expiry is set, or its object has changed.
@@ -83,7 +84,7 @@ class CommitSink {
   virtual Begun begins(const Batch& batch) = 0;
   virtual void changed(const ItemChange& change) = 0;
   // A change of the key may be told soon: what the sink will look at then may be fetched.
-  virtual void fetch_ahead(uint32_t database, std::string_view key) const;
+  virtual void fetch_ahead(uint32_t database, uint64_t hash) const;
   // For a sink that tells another: takes the memory that telling of this change needs, and nothing
   // else. Throws std::bad_alloc.
   virtual void make_room(const ItemChange& /*change*/) {}
@@ -108,11 +109,11 @@ class CommitSink {
   virtual bool refuses() const { return false; }
   // The same of rows that erase or flush, where there is only no room for more.
   virtual bool refuses_erases() const { return refuses(); }
-  // Whether what the key shows is safe. Asked where what `ends` returned has failed
+  // Whether what the key of this hash shows is safe. Asked where what `ends` returned has failed
   // (Awaited::Waiter); where it is not, the row is `not_saved`, whatever it has done. And asked of
   // what a get has found that runs at once (Worker::get_at_once), of which the sink is not told;
   // where it is not, the get runs as a batch.
-  virtual bool is_safe(uint32_t /*database*/, std::string_view /*key*/) const { return false; }
+  virtual bool is_safe(uint32_t /*database*/, uint64_t /*hash*/) const { return false; }
   // They have run, but for those that wait. What replies have to wait for, where `begins` said that
   // they may; null: nothing.
   virtual Awaited* ends(uint64_t token) = 0;

@@ -58,6 +58,7 @@
 #include <vector>
 
 #include "base/broken.h"
+#include "base/hash.h"
 #include "executor/awaited.h"
 #include "isotherm/batch.h"
 #include "items/epoch.h"
@@ -182,7 +183,7 @@ class KeyGate {
   static bool waits() { return !broken(Rule::groups); }
 
   static uint32_t slot_of(uint64_t hash, uint32_t database) {
-    return static_cast<uint32_t>((hash + database * 0x9E37'79B9'7F4A'7C15) >> (64 - slot_bits));
+    return static_cast<uint32_t>(hash_in(database, hash) >> (64 - slot_bits));
   }
   template <class Visit>
   static void each_row(const Batch& batch, Visit&& visit) {
@@ -210,7 +211,7 @@ class KeyGate {
   }
   // Two bits a key, of one mixed number.
   static uint64_t mixed(uint64_t hash, uint32_t database) {
-    hash += database * 0x9E37'79B9'7F4A'7C15;
+    hash = hash_in(database, hash);
     hash = (hash ^ hash >> 32) * 0xD6E8'FEB8'6659'FD93;
     return hash ^ hash >> 32;
   }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/worker_pool.h"
 #include "models/failing_memory.h"
 #include "tree/tree_run.h"
@@ -82,7 +83,7 @@ TEST(RunOrder, LosesNoKeyWhereThereIsNoMemory) {
     const auto put = [&](int first, int end) {
       for (int i = first; i < end; ++i) {
         const std::string key = "key" + std::to_string(i);
-        run.put(TreeRun::hash_of(0, key), key, nullptr);
+        run.put(hash_bytes(key, 0), key, nullptr);
       }
     };
     put(0, 50);

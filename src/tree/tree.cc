@@ -206,18 +206,18 @@ void Tree::changed(const ItemChange& change) {
   if (next_ != nullptr) next_->changed(told);
 }
 
-void Tree::fetch_ahead(uint32_t database, std::string_view key) const {
-  const uint64_t hash = TreeRun::hash_of(database, key);
-  __builtin_prefetch(&changes_of(hash), 1);
-  places_[TreeRun::shard_of(hash)].fetch(hash);
-  if (next_ != nullptr) next_->fetch_ahead(database, key);
+void Tree::fetch_ahead(uint32_t database, uint64_t hash) const {
+  const uint64_t its = hash_in(database, hash);
+  __builtin_prefetch(&changes_of(its), 1);
+  places_[TreeRun::shard_of(its)].fetch(its);
+  if (next_ != nullptr) next_->fetch_ahead(database, hash);
 }
 
 // Into the active run. Whoever sees the count finds the change: it is put there before. Throws
 // std::bad_alloc, and then nothing has changed.
 void Tree::put(const ItemChange& change) {
   const TreeKey key(change.database, change.key);
-  const uint64_t hash = TreeRun::hash_of(change.database, change.key);
+  const uint64_t hash = hash_in(change.database, change.hash);
   const uint32_t shard = TreeRun::shard_of(hash);
   const Item* const item = change.new_item;
   std::atomic<uint64_t>& changes = changes_of(hash);
@@ -277,8 +277,8 @@ bool Tree::refuses_erases() const {
   return refuses_here || (next_ != nullptr && next_->refuses_erases());
 }
 
-bool Tree::is_safe(uint32_t database, std::string_view key) const {
-  return next_ == nullptr || next_->is_safe(database, key);
+bool Tree::is_safe(uint32_t database, uint64_t hash) const {
+  return next_ == nullptr || next_->is_safe(database, hash);
 }
 
 // A batch that begins later is told of as one of the next run at the earliest.
@@ -347,7 +347,7 @@ Backing::Answer Tree::look(uint32_t database, std::string_view key_of_item, int6
   shrink(read.value);
   const TreeKey tree_key(database, key_of_item);
   const std::string_view key = tree_key.text();
-  const uint64_t hash = TreeRun::hash_of(database, key_of_item);
+  const uint64_t hash = hash_of(database, key_of_item);
   stored.seen = seen_now(hash);
   const TreeRun::Found found = find_in_runs(key, hash, database, read.value);
   if (found.erased) return Answer::absent;

@@ -55,6 +55,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/thread_number.h"
 #include "durability/journal_segment.h"
 #include "executor/backing.h"
@@ -83,6 +84,7 @@ struct TreeOptions {
   uint64_t most_loaded = 4 << 20;  // bytes that were read and wait for their rows
   int64_t pause_ms = 100;
   std::function<void(int64_t bytes)> count;  // so many more, or fewer, bytes are taken
+  uint64_t hash_seed = 0;                    // of the keys' hashes, as the store has them
 };
 
 struct TreeStats {
@@ -135,7 +137,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
 
   Begun begins(const Batch& batch) override;
   void changed(const ItemChange& change) override;
-  void fetch_ahead(uint32_t database, std::string_view key) const override;
+  void fetch_ahead(uint32_t database, uint64_t hash) const override;
   void flushed(uint32_t database, uint64_t version, uint64_t token) override;
   void begins_parts(uint64_t token, std::span<uint64_t> parts) override;
   void ends_parts(uint64_t token, std::span<const uint64_t> parts, WorkerPool& pool) override;
@@ -143,7 +145,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   bool full() const override { return is_crowded() || (next_ != nullptr && next_->full()); }
   bool refuses() const override;
   bool refuses_erases() const override;
-  bool is_safe(uint32_t database, std::string_view key) const override;
+  bool is_safe(uint32_t database, uint64_t hash) const override;
   Awaited* ends(uint64_t token) override { return end(token, true); }
   Awaited* ends_reads(uint64_t token) override { return end(token, false); }
   void begin(Waiter& waiter) override;
@@ -198,6 +200,11 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   // Takes in all that was changed so far; false: it fails.
   bool flush();
 
+  // As its runs have keys.
+  uint64_t hash_seed() const { return options_.hash_seed; }
+  uint64_t hash_of(uint32_t database, std::string_view key) const {
+    return hash_in(database, hash_bytes(key, options_.hash_seed));
+  }
   // What the database has now. While no row runs; the tree must outlive it.
   // `sorted`: for many ranges (tree/range_reader.h).
   std::shared_ptr<const TreeMoment> take_moment(uint32_t database, bool sorted = false);

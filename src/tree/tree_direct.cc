@@ -74,11 +74,11 @@ size_t pack(const Batch::Columns& columns, std::span<const Batch::Row> rows, Dir
 }  // namespace
 
 Backing::Seen Tree::see(uint32_t database, std::string_view key) const {
-  return seen_now(TreeRun::hash_of(database, key));
+  return seen_now(hash_of(database, key));
 }
 
 bool Tree::has_changed(uint32_t database, std::string_view key) const {
-  const uint64_t hash = TreeRun::hash_of(database, key);
+  const uint64_t hash = hash_of(database, key);
   if (!may_be_in_runs(hash)) return false;
   thread_local std::string tree_key;
   thread_local std::string value;
@@ -92,7 +92,7 @@ std::vector<Backing::Seen> Tree::see_all(const Batch::Columns& columns,
                                          std::vector<Batch::Row>& known) const {
   std::vector<uint64_t> hashes(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
-    hashes[i] = TreeRun::hash_of(columns.database[rows[i]], columns.key[rows[i]]);
+    hashes[i] = hash_in(columns.database[rows[i]], columns.hash[rows[i]]);
     __builtin_prefetch(&changes_of(hashes[i]));
   }
   std::vector<Seen> seen;

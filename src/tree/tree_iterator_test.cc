@@ -47,6 +47,7 @@ class TreeIteratorTest : public ::testing::Test {
     const CommitSink::Begun begun = tree_->begins(batch);
     ItemChange told{};
     told.key = key;
+    told.hash = tree_->hash_of(0, key);
     told.version = version;
     told.token = begun.token;
     if (value != nullptr) {

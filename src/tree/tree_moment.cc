@@ -46,7 +46,7 @@ bool TreeMoment::hides(std::string_view key_of_item, TreeRead& read) const {
   using enum TreeRead::State;
   std::string key;
   TreeRecord::put_key(database_, key_of_item, key);
-  const uint64_t hash = TreeRun::hash_of(key);
+  const uint64_t hash = tree_.hash_of(database_, key_of_item);
   read.state = absent;
   const std::lock_guard guard(tree_.shard_locks_[TreeRun::shard_of(hash)]);
   for (const auto& run : runs_) {

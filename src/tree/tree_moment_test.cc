@@ -43,6 +43,7 @@ class TreeMomentTest : public ::testing::Test {
     ItemChange change{};
     change.database = database;
     change.key = key;
+    change.hash = tree_->hash_of(0, key);
     change.version = ++version_;
     change.token = begun.token;
     if (value != nullptr) {

@@ -25,7 +25,8 @@ std::unique_ptr<PacketDevice> Tree::make_packets(const PacketOptions& options) {
 bool Tree::is_newest(uint64_t on_device, uint32_t database, std::string_view key,
                      bool found) const {
   if (broken(Rule::newest)) return true;
-  const uint64_t hash = TreeRun::hash_of(database, key);
+  const uint64_t key_hash = hash_bytes(key, options_.hash_seed);
+  const uint64_t hash = hash_in(database, key_hash);
   const uint64_t changed_in = changes_of(hash).load(std::memory_order_acquire) >> run_at;
   const uint64_t flushed_in = flushed_run_.load(std::memory_order_acquire);
   if (changed_in > on_device || flushed_in > on_device) {
@@ -37,7 +38,7 @@ bool Tree::is_newest(uint64_t on_device, uint32_t database, std::string_view key
   }
   // The rest has what the device cannot take.
   if (!found && files_->has_rest()) return false;
-  return !files_->is_lost() && (next_ == nullptr || next_->is_safe(database, key));
+  return !files_->is_lost() && (next_ == nullptr || next_->is_safe(database, key_hash));
 }
 
 }  // namespace isotherm

@@ -28,8 +28,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/hash.h"
-#include "base/seed.h"
 #include "base/short_lock.h"
 #include "durability/journal_segment.h"
 #include "tree/run_entry.h"
@@ -49,13 +47,7 @@ class TreeRun {
   };
   using Locks = std::array<Lock, shards>;
 
-  // By a seed of the process's own, so that nobody can choose keys that lie behind one another.
-  static uint64_t hash_of(uint32_t database, std::string_view key) {
-    return hash_bytes(key, hash_seed + database);
-  }
-  static uint64_t hash_of(std::string_view tree_key) {
-    return hash_of(TreeRecord::database_of(tree_key), tree_key.substr(TreeRecord::prefix_bytes));
-  }
+  // Hashes are those of the tree's owner (Tree::hash_of).
   static uint32_t shard_of(uint64_t hash) { return static_cast<uint32_t>(hash % shards); }
   // Where keys of one shard were found last, so that a thread without its lock can fetch what the
   // next change of a key looks at. They may be gone: nothing but a prefetch goes there.
@@ -111,8 +103,6 @@ class TreeRun {
   std::set<uint32_t> flushed;
 
  private:
-  static inline const uint64_t hash_seed = draw_seed();
-
   struct Slot {
     uint64_t hash = 0;
     RunEntry* entry = nullptr;

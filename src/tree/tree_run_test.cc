@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 
+#include "base/hash.h"
 #include "models/failing_memory.h"
 #include "models/numbered_tree_key.h"
 
@@ -33,7 +34,7 @@ TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
     TreeRecord record;
     record.version = static_cast<uint64_t>(i) + 1;
     record.value = value;
-    run.put(TreeRun::hash_of(key), key, erases ? nullptr : &record);
+    run.put(hash_bytes(key, 0), key, erases ? nullptr : &record);
     std::string& text = model[key];
     text.resize(erases ? 0 : record.bytes());
     if (!erases) record.write(text.data());
@@ -42,7 +43,7 @@ TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
   }
   for (int i = 0; i < 3100; ++i) {
     const std::string key = numbered_tree_key(i);
-    const TreeRun::Found found = run.find(TreeRun::hash_of(key), key);
+    const TreeRun::Found found = run.find(hash_bytes(key, 0), key);
     const auto expected = model.find(key);
     ASSERT_EQ(found.known, expected != model.end()) << i;
     if (!found.known) continue;
@@ -83,7 +84,7 @@ TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
 // A put for which there is no memory leaves what was known of the key.
 TEST(TreeRun, ShowsWhatItDidWhereThereIsNoMemory) {
   const std::string key = numbered_tree_key(7);
-  const uint64_t hash = TreeRun::hash_of(key);
+  const uint64_t hash = hash_bytes(key, 0);
   for (const bool is_new : {true, false}) {
     bool failed = true;
     for (int works = 0; failed; ++works) {

@@ -77,7 +77,8 @@ class TreeTest : public ::testing::Test {
       std::memcpy(item->value_data(), text.data(), text.size());
       item->set_version(++version_);
     }
-    tree_->changed({ItemChange::Reason::request, 0, key, nullptr, item, expiry, ++version_, token});
+    tree_->changed({ItemChange::Reason::request, 0, key, tree_->hash_of(0, key), nullptr, item,
+                    expiry, ++version_, token});
   }
   // What it shows: the value, "(absent)", "(coming)" or "(failed)".
   std::string look(std::string_view key, bool may_wait = true) {

@@ -55,7 +55,8 @@ bool Tree::walk_by_hash(uint32_t database, uint64_t& cursor, uint64_t count, int
   std::string value;
   const auto show_key = [&](std::string_view key, uint64_t value_bytes, int64_t expiry) {
     if (TreeRecord::database_of(key) != database) return;
-    const TreeRun::Found found = find_in_runs(key, TreeRun::hash_of(key), database, value);
+    const uint64_t hash = hash_of(database, key.substr(TreeRecord::prefix_bytes));
+    const TreeRun::Found found = find_in_runs(key, hash, database, value);
     TreeRecord record;
     record.expiry = expiry;
     if (found.erased || (found.known && !record.read(found.value))) return;

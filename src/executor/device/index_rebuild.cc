@@ -71,8 +71,8 @@ class Rebuilder {
   void tell(const Item& item) {
     CommitSink* const sink = store_.sink;
     if (sink == nullptr) return;
-    sink->changed({ItemChange::Reason::lost, item.database(), item.key(), &item, nullptr, no_expiry,
-                   version_, 0});
+    sink->changed({ItemChange::Reason::lost, item.database(), item.key(),
+                   store_.hash(item.key(), store_.seed), &item, nullptr, no_expiry, version_, 0});
   }
 
   // Its value was lost with a device.

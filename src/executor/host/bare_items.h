@@ -103,8 +103,8 @@ struct BareItems {
     const auto publish = [&]() __attribute__((always_inline)) {
       if constexpr (told) {
         store.sink.load(std::memory_order_relaxed)
-            ->changed({ItemChange::Reason::request, 0, key, old.item, item, no_expiry, version,
-                       run.token});
+            ->changed({ItemChange::Reason::request, 0, key, columns.hash[row], old.item, item,
+                       no_expiry, version, run.token});
       }
     };
     Updated updated;

@@ -27,7 +27,7 @@ bool Eviction::begin(uint64_t hash, Location root, CacheIndex::Group& versions) 
     const DemotionHook::Fate fate = fate_of(store, move, item);
     stays = fate == DemotionHook::Fate::kept;
     const uint64_t version = versions.next_version();
-    if (fate == DemotionHook::Fate::dropped) tell_of_end(store, move, item, version);
+    if (fate == DemotionHook::Fate::dropped) tell_of_end(store, move, item, hash, version);
   });
   if (stays) return false;
   root_ = root;

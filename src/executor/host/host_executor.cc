@@ -95,11 +95,12 @@ bool HostExecutor::get_at_once(uint32_t database, std::string_view key, Reply& r
   using Bare = BareItems<TilePlain>;
   const LineIndex* const index = store_.databases[database].index();
   if (index == nullptr || store_.hot != nullptr) return false;
-  const Location root = index->find<TilePlain>(store_.hash(key, store_.seed)).word;
+  const uint64_t hash = store_.hash(key, store_.seed);
+  const Location root = index->find<TilePlain>(hash).word;
   const Member member = Bare::find(store_.items, root, key);
   if (member.item == nullptr) return false;
   const CommitSink* const sink = store_.sink;
-  if (sink != nullptr && !sink->is_safe(database, key)) return false;
+  if (sink != nullptr && !sink->is_safe(database, hash)) return false;
   Bare::show(reply, *member.item);
   if (store_.touches) store_.items.touch(member.location);
   counters_.batches.add();
@@ -346,7 +347,7 @@ void HostExecutor::Run::park(Batch::Row row, Awaited* what) const {
   parking->park(*batch, first_row + row, what);
 }
 
-void HostExecutor::Run::tell(const Request& request, Member old, int64_t old_expiry,
+void HostExecutor::Run::tell(const Request& request, uint64_t hash, Member old, int64_t old_expiry,
                              const Item* fresh, int64_t expiry, uint64_t version,
                              const ObjectCall* call) const {
   using Reason = ItemChange::Reason;
@@ -359,8 +360,8 @@ void HostExecutor::Run::tell(const Request& request, Member old, int64_t old_exp
   }
   const ObjectFunction* const function = call != nullptr ? &function_of(request) : nullptr;
   executor.store_.sink.load(std::memory_order_relaxed)
-      ->changed({reason, request.database, request.key, old.item, fresh, expiry, version, token,
-                 function, call});
+      ->changed({reason, request.database, request.key, hash, old.item, fresh, expiry, version,
+                 token, function, call});
 }
 
 bool HostExecutor::Run::show_held(Batch::Row row, const Backing::Stored& stored) {

@@ -126,8 +126,9 @@ class HostExecutor {
     void park(Batch::Row row, Awaited* what) const;
     // Tells the sink what a request does to the item of its key; `fresh` and `call` as ItemChange
     // has them.
-    void tell(const Request& request, Member old, int64_t old_expiry, const Item* fresh,
-              int64_t expiry, uint64_t version, const ObjectCall* call = nullptr) const;
+    void tell(const Request& request, uint64_t hash, Member old, int64_t old_expiry,
+              const Item* fresh, int64_t expiry, uint64_t version,
+              const ObjectCall* call = nullptr) const;
     // Answers a get by a copy that its batch holds, where memory has no room for the item. False:
     // the batch holds none, or the item has to be there.
     bool show_held(Batch::Row row, const Backing::Stored& stored);

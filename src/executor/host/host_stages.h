@@ -183,7 +183,7 @@ struct HostStages {
   static ISOTHERM_INLINE void fetch_for_sink(const Run& run, Row row) {
     const CommitSink* const sink = run.executor.store().sink.load(std::memory_order_relaxed);
     if (ISOTHERM_LIKELY(sink == nullptr)) return;
-    sink->fetch_ahead(run.columns.database[row], run.columns.key[row]);
+    sink->fetch_ahead(run.columns.database[row], run.columns.hash[row]);
   }
 
   // The passes over a few rows: functions of their own, so that each has its registers.

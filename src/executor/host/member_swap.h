@@ -34,12 +34,12 @@ inline DemotionHook::Fate fate_of(const HostStore& store, const ItemMove& move, 
 
 // An item that left its place for good, unless it was flushed, which is told once for all.
 inline void tell_of_end(const HostStore& store, const ItemMove& move, const Item& item,
-                        uint64_t version) {
+                        uint64_t hash, uint64_t version) {
   CommitSink* const sink = store.sink.load(std::memory_order_acquire);
   if (sink == nullptr || move.reason == MoveReason::flushed) return;
   using enum ItemChange::Reason;
   sink->changed({move.reason == MoveReason::expired ? expired : evicted, item.database(),
-                 item.key(), &item, nullptr, no_expiry, version, 0});
+                 item.key(), hash, &item, nullptr, no_expiry, version, 0});
 }
 
 // Puts `move.to` in the place of `move.from` in `index`, the index as the item's database has it;
@@ -71,7 +71,7 @@ bool swap_member(HostExecutor& executor, Index& index, uint64_t hash, const Item
         if (refused) return false;
         const uint64_t version = versions.next_version();
         if (fate == DemotionHook::Fate::dropped) {
-          tell_of_end(executor.store(), move, *item, version);
+          tell_of_end(executor.store(), move, *item, hash, version);
         }
         return true;
       }

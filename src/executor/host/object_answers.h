@@ -174,7 +174,8 @@ struct ObjectAnswers {
       changing.note(reply.version);
       outcome.stays = !object.empty();
       if (store.sink != nullptr) {
-        run.tell(request, seen.old, seen.old_expiry, outcome.stays ? seen.old.item : nullptr,
+        run.tell(request, seen.hash, seen.old, seen.old_expiry,
+                 outcome.stays ? seen.old.item : nullptr,
                  outcome.stays ? seen.old_expiry : no_expiry, reply.version, &call);
       }
       if (outcome.stays) return {Action::store, seen.root};

@@ -375,7 +375,7 @@ struct RowAnswers {
     const Backing& backing = *run.executor.store_.backing;
     const Swapped swapped = swap_root<Tile>(index, hash, root, root, [&](auto& versions) {
       if (!backing.is_as_seen(seen)) return false;
-      run.tell(request, {}, no_expiry, nullptr, no_expiry, versions.next_version());
+      run.tell(request, hash, {}, no_expiry, nullptr, no_expiry, versions.next_version());
       return true;
     });
     run.changes += swapped == Swapped::done;
@@ -413,7 +413,7 @@ struct RowAnswers {
         if (plan.sends_token) {
           old.item->change_state([](uint64_t state) { return state | MetaState::token_sent; });
         }
-        if (told) run.tell(request, old, old_expiry, old.item, plan.expiry, version);
+        if (told) run.tell(request, hash, old, old_expiry, old.item, plan.expiry, version);
         if (old.item->has_expiry()) old.item->set_expiry(plan.expiry);
         if (plan.expiry != no_expiry) store.items.note_expiry(old.location, plan.expiry);
         return true;
@@ -454,7 +454,7 @@ struct RowAnswers {
     };
     const auto publish = [&] {
       if constexpr (told) {
-        run.tell(request, old, old_expiry, fresh.item,
+        run.tell(request, hash, old, old_expiry, fresh.item,
                  fresh.item != nullptr ? plan.parts.expiry : no_expiry, version);
       }
     };

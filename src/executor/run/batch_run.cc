@@ -197,7 +197,7 @@ Status BatchRun::shown(Batch::Row row, Status status) {
   const Batch::Columns& columns = batch->columns();
   const bool refused = refused_ && columns.op[row] == Op::none;
   const bool safe =
-      !failed_ || batch->walks() || sink_->is_safe(columns.database[row], columns.key[row]);
+      !failed_ || batch->walks() || sink_->is_safe(columns.database[row], columns.hash[row]);
   if (!refused && safe) return status;
   batch->note_unsaved();
   return Status::not_saved;
