@@ -1,10 +1,14 @@
 #include "server/server.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -403,6 +407,24 @@ TEST_F(ServerTest, SaysWhereItCannotListen) {
   options.memcached_port = -1;
   Server second(options, clock_);
   EXPECT_THROW(second.start(), std::system_error);
+}
+
+TEST_F(ServerTest, AFileThatIsNoSocketStaysWhereOneIsWanted) {
+  std::string path = std::filesystem::temp_directory_path() / "isotherm-no-socket-XXXXXX";
+  const int descriptor = ::mkstemp(path.data());
+  ASSERT_GE(descriptor, 0);
+  ::close(descriptor);
+  net::ServerOptions options;
+  options.port = options.memcached_port = -1;
+  options.unixsocket = path;
+  Server server(options, clock_);
+  try {
+    server.start();
+    ADD_FAILURE() << "it listens on " << path;
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code(), std::errc::file_exists) << error.what();
+  }
+  EXPECT_TRUE(std::filesystem::remove(path));
 }
 
 TEST_F(ServerTest, APortMayBeOff) {

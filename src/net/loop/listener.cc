@@ -55,10 +55,14 @@ bool is_left(int descriptor, const sockaddr_un& address) {
          errno == ECONNREFUSED;
 }
 
-// A file that is no socket stays, and makes the bind fail.
+// A file that is no socket stays.
 void remove_left_socket(const sockaddr_un& address) {
   struct stat found {};
-  if (::stat(address.sun_path, &found) != 0 || !S_ISSOCK(found.st_mode)) return;
+  if (::stat(address.sun_path, &found) != 0) return;
+  if (!S_ISSOCK(found.st_mode)) {
+    // A bind would say that the address is in use, as beside another server.
+    throw std::system_error(EEXIST, std::system_category(), "listen");
+  }
   const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (probe < 0) return;
   if (is_left(probe, address)) ::unlink(address.sun_path);
