@@ -159,6 +159,14 @@ ConfigOption client_limit() {
             return client_limit_options()[i].set(server.limits, text, dry);
           }};
 }
+ConfigOption output_limit() {
+  ConfigOption option = client_limit<0>();
+  option.set = [](ServerState& server, std::string_view text, bool dry) -> std::string {
+    if (has_empty_word(text)) return "Wrong number of arguments in buffer limit configuration.";
+    return client_limit_options()[0].set(server.limits, text, dry);
+  };
+  return option;
+}
 
 std::string get_save(const ServerState& server) { return to_string(server.saves.points()); }
 std::string get_dbfilename(const ServerState& server) { return server.options.dbfilename; }
@@ -244,7 +252,7 @@ const std::array all_options{
                  set_number<&Live::auto_aof_rewrite_percentage, 0, most_int>},
     ConfigOption{"auto-aof-rewrite-min-size", get_rewrite_min_size, set_rewrite_min_size},
     ConfigOption{"dir", get_dir, nullptr},
-    client_limit<0>(),
+    output_limit(),
     client_limit<1>(),
     client_limit<2>(),
 };
