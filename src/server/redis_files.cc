@@ -67,4 +67,12 @@ std::string look_for_redis_files(const net::ServerOptions& options) {
          snapshot + " is not there";
 }
 
+std::string look_for_unread_journal(const net::ServerOptions& options) {
+  const std::string manifest =
+      manifest_path((fs::path(options.dir) / options.appendfilename).string());
+  if (options.appendonly || !options.store.tree.empty() || !is_there(manifest)) return {};
+  return "there is a journal, " + manifest +
+         ", which is not read: with --appendonly yes the store would be what the journal says";
+}
+
 }  // namespace isotherm

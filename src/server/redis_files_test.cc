@@ -74,5 +74,17 @@ TEST_F(RedisFilesTest, SoIsAnAppendOnlyFileOfBeforeRedis7) {
   EXPECT_EQ(said(true), "goes on: ");
 }
 
+TEST_F(RedisFilesTest, AJournalIsToldOfWhereItIsNotRead) {
+  EXPECT_EQ(look_for_unread_journal(options_), "");
+  put("appendonly.aof.manifest", "");
+  const std::string text = look_for_unread_journal(options_);
+  EXPECT_NE(text.find("/appendonly.aof.manifest, which is not read"), std::string::npos) << text;
+  options_.store.tree = options_.dir + "/tree";
+  EXPECT_EQ(look_for_unread_journal(options_), "");
+  options_.store.tree.clear();
+  options_.appendonly = true;
+  EXPECT_EQ(look_for_unread_journal(options_), "");
+}
+
 }  // namespace
 }  // namespace isotherm::redis_files_test

@@ -83,8 +83,9 @@ void Server::start(Files& files) {
 
 void Server::fill(Files& files) {
   engine_.log_to([](const std::string& line) { net::log(net::LogLevel::warning, line); });
-  if (const std::string unread = look_for_redis_files(options_); !unread.empty()) {
-    net::log(net::LogLevel::warning, unread);
+  for (const std::string& unread :
+       {look_for_redis_files(options_), look_for_unread_journal(options_)}) {
+    if (!unread.empty()) net::log(net::LogLevel::warning, unread);
   }
   if (options_.appendonly) {
     open_journal(files);
