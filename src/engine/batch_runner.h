@@ -85,6 +85,9 @@ class BatchRunner final : public Executor {
   bool make_room(BatchRun& run);
   void make_room_to_read(BatchRun& run);
   void find_memory(BatchRun& run, const Batch& batch, Batch::Row row);
+  void find_room_for_all(const BatchRun& run, Batch::Span puts);
+  bool has_room_for(const Batch::Columns& columns, Batch::Span puts);
+  bool has_plenty_for(const Batch& batch) const;
   void leave_epoch_to_wait(BatchRun& run);
   void prepare_device(BatchRun& run);
   void run_rows(BatchRun& run);
@@ -154,6 +157,7 @@ class BatchRunner final : public Executor {
   std::vector<BatchRunner*> runners_;
   const Batch* stopped_ = nullptr;  // that has looked for memory last, at this row
   Batch::Row stopped_at_ = 0;
+  bool has_plenty_ = false;  // of memory, for all puts of the batch
   uint32_t vain_stops_ = 0;  // of the batch, for which no memory was found
   uint64_t writes_ = 0;      // rows that may write, since the last step of upkeep
 };

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/broken.h"
+#include "engine/all_or_none.h"
 #include "engine/batch_runner.h"
 #include "engine/engine_state.h"
 
@@ -30,6 +31,7 @@ bool BatchRunner::run_groups(BatchRun& run) {
 // keys share the rounds of a device.
 void BatchRunner::run_all(BatchRun& run) {
   const Batch& batch = *run.batch;
+  has_plenty_ = has_plenty_for(batch);
   Batch::Row done = 0;
   for (std::span<const Batch::Guard> guards = batch.guards(); !guards.empty();) {
     const auto together = GroupPhases::together(batch, guards);
@@ -48,8 +50,13 @@ void BatchRunner::run_all(BatchRun& run) {
   run_gated(run, *run.batch, done, batch.size());
 }
 
-// Runs the rows from `done` up to the guard, and the guard.
+// Runs the rows from `done` up to the guard, and the guard; but puts for which there is room in any
+// case run together with the rows around them.
 void BatchRunner::run_to(BatchRun& run, Batch::Row& done, const Batch::Guard& guard) {
+  if (has_plenty_) {
+    const auto puts = puts_behind(*run.batch, guard);
+    if (puts.first != puts.end) return let_run_over_cap(*run.batch, puts);
+  }
   run_gated(run, *run.batch, done, guard.row);
   done = guard.row;
   if (guard.check != nullptr) {
@@ -77,6 +84,9 @@ void BatchRunner::call(BatchRun& run, const Batch::Guard& guard) {
   if (cancelled || broken(Rule::guards)) return;
   // A guard may look at values, so they have to be there.
   if (engine_.device) finish_values(run);
+  if (const auto puts = puts_behind(batch, guard); puts.first != puts.end) {
+    return find_room_for_all(run, puts);
+  }
   guard.check(batch, guard.row, guard.context);
 }
 

@@ -1,7 +1,9 @@
 #include <limits>
 #include <optional>
 
+#include "engine/all_or_none.h"
 #include "net/resp/handlers.h"
+#include "net/server_state.h"
 #include "net/text.h"
 
 namespace isotherm::net {
@@ -13,6 +15,16 @@ void encode_set(const Answer& answer, const AnswerSource& source, RespWriter& wr
   const Status status = source.batch.reply(answer.first_row).status.load(std::memory_order_acquire);
   if (write_failure(status, writer)) return;
   status == Status::ok ? writer.ok() : writer.null();
+}
+
+// A put that was cancelled had no room beside the others.
+void encode_mset(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
+  const Status first = source.batch.reply(answer.first_row).status.load(std::memory_order_acquire);
+  if (first == Status::not_found) {
+    write_failure(Status::out_of_memory, writer);
+  } else {
+    encode_ok(answer, source, writer);
+  }
 }
 
 void encode_values(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
@@ -193,10 +205,15 @@ void mget(Call& call) {
 
 void mset(Call& call) {
   if (call.size() % 2 == 0) return call.wrong_arity();
-  const Batch::Row first = call.batch().size();
-  for (size_t i = 1; i < call.size(); i += 2) call.batch().put(call[i], call[i + 1]);
-  call.batch().group(first);
-  call.answer(encode_ok, first, call.batch().size() - first);
+  Batch& batch = call.batch();
+  const Batch::Row first = batch.size();
+  const Engine& engine = call.turn.server.engine;
+  if (engine.maxmemory() != 0 && engine.policy() == EvictionPolicy::noeviction) {
+    all_or_none(batch, static_cast<Batch::Row>(call.size() / 2));
+  }
+  for (size_t i = 1; i < call.size(); i += 2) batch.put(call[i], call[i + 1]);
+  batch.group(first);
+  call.answer(encode_mset, first, batch.size() - first);
 }
 
 void incr(Call& call) { increment(call, 1); }
