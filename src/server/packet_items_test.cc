@@ -263,7 +263,7 @@ TEST_F(PacketItemsTest, AnswersOfWhatWasChangedMeanwhileDoNotCount) {
   // Keys of one stripe, of which one is changed.
   const TreeOptions usual;
   const auto stripe = [&](const std::string& key) {
-    return TreeRun::hash_of(0, key) & (usual.stripes - 1);
+    return tree().hash_of(0, key) & (usual.stripes - 1);
   };
   int number = 0;
   while (stripe("n" + std::to_string(number)) != stripe("k")) ++number;
