@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/wait_for_memory.h"
+#include "executor/upkeep/standstill.h"
 #include "gpu/platform/device_error.h"
 #include "index/item_table.h"
 #include "items/compactor.h"
@@ -20,13 +21,11 @@ namespace {
 constexpr size_t databases_per_step = 64;
 constexpr uint32_t items_per_sweep = 256;
 constexpr uint32_t sweeps_per_step = 8;
-// How long a batch waits for room while there comes none, though readers hold some back, and how
-// often it tries where none do. It then overshoots the cap, as far as the budget lets it; where
-// that is not far enough, it waits longer before its writes are refused.
+// How long a batch waits for room while there comes none, though readers hold some back. It then
+// overshoots the cap, as far as the budget lets it; where that is not far enough, it waits longer
+// before its writes are refused.
 constexpr std::chrono::milliseconds longest_standstill{100};
 constexpr std::chrono::milliseconds longest_before_refusal{2000};
-constexpr uint32_t most_vain_tries = 32;
-constexpr std::chrono::microseconds between_looks{20};
 // Searches for values to send that found none, of some thousand items each.
 constexpr uint32_t most_vain_sends = 16;
 constexpr uint32_t samples = 16;  // of which volatile-ttl evicts the one that expires first
@@ -41,30 +40,6 @@ constexpr int64_t most_reserve = 32 << 20;
 int64_t reserve_of(uint64_t limit) {
   return std::clamp(static_cast<int64_t>(limit / 100), least_reserve, most_reserve);
 }
-
-// Whether it is time to give up what is waited for; `height` rises as that comes nearer.
-class Standstill {
- public:
-  bool lasts(int64_t height, bool held_back, std::chrono::milliseconds longest) {
-    const auto now = std::chrono::steady_clock::now();
-    if (height > highest_) {
-      highest_ = height;
-      since_ = now;
-      tries_ = 0;
-      return false;
-    }
-    if (!held_back) return ++tries_ > most_vain_tries;
-    // It sleeps instead of yielding: on a machine with more threads than processors a yield takes
-    // as long as the time slices of all others.
-    std::this_thread::sleep_for(between_looks);
-    return now - since_ > longest;
-  }
-
- private:
-  int64_t highest_ = std::numeric_limits<int64_t>::min();
-  uint32_t tries_ = 0;
-  std::chrono::steady_clock::time_point since_;
-};
 
 }  // namespace
 
@@ -136,10 +111,14 @@ bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms, int64_t& ad
     return !outruns;
   };
   if (!store_.makes_room() || admits()) return true;
-  // Where nothing is evicted, what runs over the cap beside others stays there.
+  // Where nothing is evicted, what runs over the cap beside others stays there. Those that were
+  // admitted may have no core, and what they were admitted for they take all the same.
   if (!evictable() && !sends_values()) {
     Standstill others;
-    while (outruns && !others.lasts(0, true, longest_standstill)) {
+    const auto longest = [this] {
+      return store_.budget.admitted() != 0 ? longest_before_refusal : longest_standstill;
+    };
+    while (outruns && !others.lasts(0, true, longest())) {
       executor_.cache().reclaim_all();
       if (admits()) return true;
     }
@@ -151,7 +130,7 @@ bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms, int64_t& ad
   std::unique_lock alone(store_.making_room, std::try_to_lock);
   const auto lasting = static_cast<int64_t>(needed.lasting);
   while (!alone.owns_lock()) {
-    if (!help_evict(lasting, now_ms)) std::this_thread::sleep_for(between_looks);
+    if (!help_evict(lasting, now_ms)) std::this_thread::sleep_for(Standstill::between_looks);
     executor_.cache().reclaim_all();
     if (admits()) return true;
     static_cast<void>(alone.try_lock());

@@ -147,14 +147,23 @@ TEST_F(LargeValuesTest, WaitForReadersOfThoseThatWent) {
   HostExecutor executor(store_);
   HostUpkeep upkeep(executor, *slot_);
   fill(executor, upkeep);
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point began = Clock::now();
+  Clock::time_point left;
   std::thread reader([&] {
     constexpr std::chrono::milliseconds reads{5};
     std::this_thread::sleep_for(reads);
     EpochDomain::leave(*reader_);
+    left = Clock::now();
   });
   make_room(upkeep, bytes);
-  EXPECT_LE(store_.budget.used(), near);
+  const uint64_t used = store_.budget.used();
   reader.join();
+  // One that has lost its core is not waited for as long as that takes.
+  constexpr std::chrono::milliseconds surely_waited_for{80};
+  if (left - began < surely_waited_for) {
+    EXPECT_LE(used, near);
+  }
 }
 
 TEST_F(LargeValuesTest, WaitForAReaderThatStaysOnce) {
@@ -171,8 +180,8 @@ TEST_F(LargeValuesTest, WaitForAReaderThatStaysOnce) {
   EpochDomain::leave(*reader_);
 }
 
-// Where nothing can be evicted, of two that see the same room the second one is refused: what it
-// took would stay.
+// Where nothing can be evicted, of two that see the same room the second one is refused, also where
+// the first has lost its core: what it took would stay.
 TEST(MakeRoomTest, WhereNothingIsEvictedLargeValuesAreNotAdmittedForTheSameRoom) {
   Options volatile_lru = options();
   volatile_lru.maxmemory_policy = EvictionPolicy::volatile_lru;
@@ -186,7 +195,7 @@ TEST(MakeRoomTest, WhereNothingIsEvictedLargeValuesAreNotAdmittedForTheSameRoom)
     int64_t first = 0;
     EXPECT_TRUE(upkeep.make_room(needed, 0, first));
     std::thread other([&] {
-      constexpr std::chrono::milliseconds stores{5};
+      constexpr std::chrono::milliseconds stores{150};
       std::this_thread::sleep_for(stores);
       store.budget.items.fetch_add(most);
       store.budget.dismiss(first);
