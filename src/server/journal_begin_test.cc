@@ -86,8 +86,7 @@ TEST_F(JournalBeginTest, VersionsOfTheTimeBehindTheSnapshotDoNotComeBack) {
   const auto version = [&] {
     TestClient client(server_->memcached_port());
     client.send("set k 0 0 1\r\nv\r\ngets k\r\n");
-    std::string text;
-    while (!text.ends_with("END\r\n")) text += client.receive(1);
+    const std::string text = client.receive_until("END\r\n");
     const size_t at = text.find("VALUE k 0 1 ") + 12;
     return std::stoull(text.substr(at));
   };

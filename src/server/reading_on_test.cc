@@ -148,12 +148,7 @@ TEST_P(ReadingOnTest, ARequestOnAKeyThatWaitsIsNotRunAndNorIsWhatIsBehindIt) {
     pass_turns();
     EXPECT_EQ(look("b", "$-1\r\n"), "$-1\r\n") << request;
     latches_["slow"].open();
-    std::string replies;
-    while (replies.find("end of it\r\n") == std::string::npos) {
-      const std::string more = client_->receive(1);
-      ASSERT_FALSE(more.empty());
-      replies += more;
-    }
+    const std::string replies = client_->receive_until("end of it\r\n");
     EXPECT_EQ(replies.substr(0, 10), "$-1\r\n+OK\r\n") << request;
     other_->ask(resp({"DEL", "slow"}), ":0\r\n");
     latches_["slow"].close();
@@ -352,8 +347,7 @@ TEST_P(ReadingOnTest, ClientsThatSpeakMemcachedToo) {
   EXPECT_FALSE(client_->has_input());
   latches_["slow"].open();
   expect_replies("STORED\r\nSTORED\r\nVALUE a 0 1\r\n1\r\nEND\r\nSTORED\r\nVERSION ");
-  std::string rest;
-  while (!rest.ends_with("END\r\nSTORED\r\n")) rest += client_->receive(1);
+  const std::string rest = client_->receive_until("END\r\nSTORED\r\n");
   EXPECT_NE(rest.find("\r\nSTORED\r\nVALUE b 0 1 "), std::string::npos) << rest;
   EXPECT_NE(rest.find("VALUE slow 0 1 "), std::string::npos) << rest;
   latches_["slow"].close();

@@ -57,8 +57,7 @@ TEST_F(SaveServerTest, VersionsOfTheTimeBehindTheSnapshotDoNotComeBack) {
   TestClient memcached(server_->memcached_port());
   const auto version = [](TestClient& of) {
     of.send("gets k\r\n");
-    std::string line;
-    while (!line.ends_with("\r\n")) line += of.receive(1);
+    const std::string line = of.receive_until("\r\n");
     of.receive(8);
     return std::stoull(line.substr(line.rfind(' ')));
   };

@@ -91,6 +91,17 @@ class TestClient {
     return all;
   }
 
+  // Up to `end` and with it; less at the end of the stream.
+  std::string receive_until(std::string_view end) {
+    std::string all;
+    while (!all.ends_with(end)) {
+      const std::string more = receive(1);
+      if (more.empty()) break;
+      all += more;
+    }
+    return all;
+  }
+
   // Whether something can be received at once.
   bool has_input() {
     char byte;

@@ -27,15 +27,7 @@ std::string bulk(const std::string& value) {
   return "$" + std::to_string(value.size()) + "\r\n" + value + "\r\n";
 }
 
-std::string line(TestClient& client) {
-  std::string text;
-  do {
-    const std::string more = client.receive(1);
-    if (more.empty()) break;
-    text += more;
-  } while (!text.ends_with("\r\n"));
-  return text;
-}
+std::string line(TestClient& client) { return client.receive_until("\r\n"); }
 
 // With the index on a device, or on the host.
 class TransactionTest : public ::testing::TestWithParam<bool> {

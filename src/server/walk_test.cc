@@ -42,13 +42,8 @@ class WalkTest : public ::testing::TestWithParam<bool> {
     ASSERT_EQ(client_->receive(bytes).size(), bytes);
   }
   std::string line(TestClient& client) {
-    std::string text;
-    while (!text.ends_with("\r\n")) {
-      const std::string byte = client.receive(1);
-      if (byte.empty()) return "";
-      text += byte;
-    }
-    return text.substr(0, text.size() - 2);
+    const std::string text = client.receive_until("\r\n");
+    return text.substr(0, text.size() - std::min<size_t>(text.size(), 2));
   }
   std::vector<std::string> array(TestClient& client) {
     const std::string head = line(client);

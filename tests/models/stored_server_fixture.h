@@ -68,11 +68,7 @@ class StoredServerFixture : public ::testing::Test {
   void expect(std::initializer_list<std::string_view> words, const std::string& reply) {
     EXPECT_EQ(client_->ask(resp(words), reply), reply) << *words.begin();
   }
-  static std::string line(TestClient& client) {
-    std::string text;
-    while (!text.ends_with("\r\n")) text += client.receive(1);
-    return text;
-  }
+  static std::string line(TestClient& client) { return client.receive_until("\r\n"); }
   std::string info() {
     client_->send(resp({"INFO", "persistence"}));
     return client_->receive(std::stoul(line(*client_).substr(1)) + 2);
