@@ -246,11 +246,7 @@ void Journal::append_mark() {
 
 // Throws std::bad_alloc; another step goes on where this one ended.
 void Journal::step(bool ends) {
-  int result = 0;
-  {
-    const std::lock_guard writing(writing_);
-    result = write_all(true);
-  }
+  int result = write_for_waiters();
   if (result >= 0 && sync_is_due(ends)) {
     result = sync_or_rewind();
     if (result >= 0 && !ends && policy() == SyncPolicy::everysec) append_mark();
@@ -262,6 +258,23 @@ void Journal::step(bool ends) {
   follow_cap();
   count_memory();
   obey();
+}
+
+// Who waits for a write alone does not wait for the sync behind it, which may take long; nor do those
+// who came while others were written.
+int Journal::write_for_waiters() {
+  constexpr int most_times = 4;
+  int result = 0;
+  for (int i = 0; i < most_times; ++i) {
+    {
+      const std::lock_guard writing(writing_);
+      result = write_all(true);
+    }
+    if (result < 0 || error() != 0 || policy() == SyncPolicy::always || !any_waits_.load()) break;
+    tell();
+    if (ended_number() <= written_number_.load()) break;
+  }
+  return result;
 }
 
 int Journal::write_all(bool may_change_segment) {

@@ -207,6 +207,7 @@ class Journal final : public CommitSink, public Awaited {
   void wake_writer();
   void run();
   void step(bool ends);
+  int write_for_waiters();
   int write_all(bool may_change_segment);
   int next_segment(uint64_t least_bytes);
   bool sync_is_due(bool ends) const;

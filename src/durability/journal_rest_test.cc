@@ -112,6 +112,21 @@ TEST_F(JournalRestTest, AStoreThatRestsIsSyncedNoMore) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1300));
   }
   EXPECT_EQ(journal.syncs(), syncs);
+  // Now what is written is synced at once. Who waits for a write does not wait for that, too.
+  files.hold_syncs(true);
+  files.hold_writes(true);
+  std::thread first([this] { put("key", "1"); });
+  while (files.held_writes() == 0) std::this_thread::yield();
+  Worker worker(store->engine, false);
+  Batch second;
+  second.put("other", "2");
+  ASSERT_EQ(worker.start(second), Worker::Started::under_way);
+  files.hold_writes(false);
+  while (files.held_syncs() == 0) std::this_thread::yield();
+  EXPECT_EQ(worker.poll([](Batch&, bool) {}), 0u);
+  files.hold_syncs(false);
+  first.join();
+  worker.wait_for(second);
 }
 
 }  // namespace

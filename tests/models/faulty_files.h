@@ -54,6 +54,20 @@ class FaultyFiles final : public Files {
     holds_syncs_ = hold;
     let_go_.notify_all();
   }
+  // The same of writes.
+  void hold_writes(bool hold) {
+    const std::lock_guard guard(mutex_);
+    holds_writes_ = hold;
+    let_go_.notify_all();
+  }
+  uint64_t held_writes() {
+    const std::lock_guard guard(mutex_);
+    return held_writes_;
+  }
+  uint64_t held_syncs() {
+    const std::lock_guard guard(mutex_);
+    return held_syncs_;
+  }
   void write_short() {
     const std::lock_guard guard(mutex_);
     short_writes_ = true;
@@ -121,7 +135,10 @@ class FaultyFiles final : public Files {
   }
   int64_t write(int file, const char* data, uint64_t bytes, uint64_t offset) override {
     const FailingMemory::Pause pause;
-    const std::lock_guard guard(mutex_);
+    std::unique_lock guard(mutex_);
+    ++held_writes_;
+    let_go_.wait(guard, [this] { return !holds_writes_; });
+    --held_writes_;
     const int error = fault();
     if (error != 0 || (short_writes_ && bytes > 8)) bytes = bytes / 2;
     if (bytes != 0) {
@@ -135,7 +152,9 @@ class FaultyFiles final : public Files {
     if (const int64_t works = memory_works_.exchange(-1); works >= 0) memory_.emplace(works);
     const FailingMemory::Pause pause;
     std::unique_lock guard(mutex_);
+    ++held_syncs_;
     let_go_.wait(guard, [this] { return !holds_syncs_; });
+    --held_syncs_;
     File& its = files_[paths_[file]];
     if (const int error = fault(); error != 0) {
       its.writes.clear();
@@ -216,6 +235,9 @@ class FaultyFiles final : public Files {
   uint64_t faults_met_ = 0;
   bool short_writes_ = false;
   bool holds_syncs_ = false;
+  bool holds_writes_ = false;
+  uint64_t held_syncs_ = 0;
+  uint64_t held_writes_ = 0;
   int64_t room_ = INT64_MAX;
   std::atomic<int64_t> memory_works_{-1};
   std::optional<FailingMemory> memory_;  // of the thread that syncs
