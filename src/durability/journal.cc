@@ -260,8 +260,8 @@ void Journal::step(bool ends) {
   obey();
 }
 
-// Who waits for a write alone does not wait for the sync behind it, which may take long; nor do those
-// who came while others were written.
+// Who waits for a write alone does not wait for the sync behind it, which may take long; nor do
+// those who came while others were written.
 int Journal::write_for_waiters() {
   constexpr int most_times = 4;
   int result = 0;
