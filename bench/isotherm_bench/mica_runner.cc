@@ -1,6 +1,5 @@
 // Runner on MicaTable: requests in the order of the batch, as MICA's loop takes them.
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 #include <vector>
 
@@ -77,18 +76,13 @@ class MicaRunner final : public Runner {
     uint64_t hash;
   };
 
-  const uint64_t* key_of(size_t row) const {
-    return words_.data() + row * (key_words_ + value_words_);
-  }
-  uint64_t* value_of(size_t row) {
-    return words_.data() + row * (key_words_ + value_words_) + key_words_;
-  }
+  uint64_t* key_of(size_t row) { return words_.data() + row * (key_words_ + value_words_); }
+  uint64_t* value_of(size_t row) { return key_of(row) + key_words_; }
   void add_row(Operation operation, uint64_t number) {
     const size_t row = rows_.size();
     rows_.push_back({operation, false, number, 0});
     words_.resize(words_.size() + key_words_ + value_words_);
-    write_key(number, workload_.key_size,
-              reinterpret_cast<char*>(words_.data() + row * (key_words_ + value_words_)));
+    write_key(number, workload_.key_size, reinterpret_cast<char*>(key_of(row)));
     if (operation == Operation::update || operation == Operation::insert) {
       write_value(number, workload_.value_size_max, reinterpret_cast<char*>(value_of(row)));
     }
