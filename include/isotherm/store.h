@@ -142,8 +142,9 @@ class Handle {
                 const std::function<void(std::string_view key)>& visit);
   // Removes every key of the database: ok, or why none was removed.
   Status clear();
-  // A bounded step of background work (growth, expiry, eviction); operations call it too. Call it
-  // now and then when idle; true while more waits.
+  // A bounded step of background work (growth, expiry, eviction). Operations do it as well, and
+  // batches before they run, unless an earlier one has not been cleared; call it now and then when
+  // idle. True while more waits.
   bool maintain();
 
  private:

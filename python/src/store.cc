@@ -187,7 +187,6 @@ class ByteStore {
                        result_of(*batch, static_cast<Batch::Row>(i)).release().ptr());
       }
       batch->clear();
-      lease->handle.maintain();
     }
     return results;
   }
@@ -306,7 +305,6 @@ class ByteStore {
       }
       const GilReleased released(part.bytes);
       batch->clear();
-      lease->handle.maintain();
     }
   }
 
@@ -393,11 +391,7 @@ class Submitter {
     if (!submission->start()) return nb::none();
     return nb::cast(std::move(submission));
   }
-  uint32_t poll() {
-    const uint32_t under_way = (*handle_)->poll();
-    (*handle_)->maintain();
-    return under_way;
-  }
+  uint32_t poll() { return (*handle_)->poll(); }
 
  private:
   SharedHandle handle_;

@@ -128,10 +128,14 @@ Status Handle::clear() {
   });
 }
 
-void Handle::submit(Batch& batch) { worker_->submit(batch); }
+void Handle::submit(Batch& batch) {
+  worker_->maintain_before(batch);
+  worker_->submit(batch);
+}
 
 Status Handle::start(Batch& batch) {
   static_assert(most_under_way == Worker::most_under_way);
+  worker_->maintain_before(batch);
   return worker_->start(batch) == Worker::Started::retry ? Status::retry : Status::ok;
 }
 

@@ -43,6 +43,34 @@ TEST_F(StoreTest, PutGetErase) {
   EXPECT_EQ(store.size(), 0u);
 }
 
+// The memory of a store into which so many keys were put by nothing but batches.
+uint64_t memory_of_batches(const Clock& clock, bool started, bool maintains) {
+  Store store(Options{}, clock);
+  Handle handle(store);
+  Batch batch;
+  std::vector<std::string> keys(500);
+  for (int round = 0; round < 100; ++round) {
+    for (size_t i = 0; i < keys.size(); ++i) {
+      keys[i] = std::to_string(round) + "." + std::to_string(i);
+      batch.put(keys[i], "value");
+    }
+    if (!started) {
+      handle.submit(batch);
+    } else if (handle.start(batch) != Status::ok) {
+      return 0;
+    }
+    batch.clear();
+    if (maintains) handle.maintain();
+  }
+  return store.memory();
+}
+
+TEST_F(StoreTest, BatchesGrowTheIndexByThemselves) {
+  const uint64_t grown = memory_of_batches(clock, false, true);
+  EXPECT_GE(memory_of_batches(clock, false, false), grown * 9 / 10);
+  EXPECT_GE(memory_of_batches(clock, true, false), grown * 9 / 10);
+}
+
 TEST_F(StoreTest, BatchesAreStartedAndLookedAfterLater) {
   int done = 0;
   std::vector<Batch> batches(Handle::most_under_way + 1);
