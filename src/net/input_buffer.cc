@@ -18,16 +18,18 @@ size_t InputBuffer::needed(size_t wanted) const {
   return begin_ + needed <= buffer_.capacity ? 0 : needed;
 }
 
-size_t InputBuffer::next_capacity(size_t wanted) const {
+size_t InputBuffer::next_capacity(size_t wanted, bool fast) const {
   const size_t bytes = begin_ == end_ ? 0 : needed(wanted);
-  return bytes <= buffer_.capacity ? buffer_.capacity : std::max(bytes, 2 * (end_ - begin_));
+  const size_t least = fast && bytes != 0 ? fast_bytes : 0;
+  return std::max(bytes, least) <= buffer_.capacity ? buffer_.capacity
+                                                    : std::max({bytes, least, 2 * (end_ - begin_)});
 }
 
-void InputBuffer::make_room(size_t wanted) {
+void InputBuffer::make_room(size_t wanted, bool fast) {
   if (begin_ == end_) {
     release();
-    buffer_ = pool_.take();
-  } else if (const size_t next = next_capacity(wanted); next > buffer_.capacity) {
+    buffer_ = pool_.take(first_capacity(fast));
+  } else if (const size_t next = next_capacity(wanted, fast); next > buffer_.capacity) {
     pool_.give(move_to(pool_.take(next)));
   } else if (needed(wanted) != 0) {
     const size_t held = end_ - begin_;

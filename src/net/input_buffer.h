@@ -4,7 +4,8 @@
 //
 // Requests borrow bytes from the unread part and from what was consumed in this turn, so the buffer
 // moves only in `make_room`, `shrink` and `pack`, which the connection calls when nothing borrows.
-// A buffer starts as one chunk and grows to the size of the request at its front. A client can
+// A buffer starts as one chunk, or as a few for a client that has just filled one, so that its
+// requests are received together. It grows to the size of the request at its front. A client can
 // announce any length, so beyond `trusted_bytes` the buffer grows only when it is full, and only to
 // four times what has arrived; so all its copies together take at most 4/3 of that. An empty buffer
 // is given back. For a client that falls silent in the middle of a request only a small buffer is
@@ -26,6 +27,7 @@ class InputBuffer {
  public:
   static constexpr size_t trusted_bytes = BufferPool::chunk_bytes;
   static constexpr size_t small_bytes = 1 << 10;
+  static constexpr size_t fast_bytes = 64 << 10;  // for a client that fills its buffer
 
   explicit InputBuffer(BufferPool& pool) : pool_(pool) {}
   ~InputBuffer() { release(); }
@@ -44,11 +46,12 @@ class InputBuffer {
   void commit(size_t bytes) { end_ += bytes; }
 
   // Makes room for more bytes of the request at the front, which needs `wanted` bytes as far as
-  // known.
-  void make_room(size_t wanted);
+  // known; `fast`: from a client that has sent more than there was room for.
+  void make_room(size_t wanted, bool fast = false);
   // How many bytes more the pool has for that.
-  size_t growth(size_t wanted) const {
-    const size_t next = begin_ == end_ && !buffer_ ? trusted_bytes : next_capacity(wanted);
+  size_t growth(size_t wanted, bool fast = false) const {
+    const size_t next =
+        begin_ == end_ && !buffer_ ? first_capacity(fast) : next_capacity(wanted, fast);
     if (next <= buffer_.capacity) return 0;
     const size_t taken = pool_.growth(next);
     return taken - std::min(taken, buffer_.capacity);
@@ -73,7 +76,8 @@ class InputBuffer {
 
  private:
   size_t needed(size_t wanted) const;
-  size_t next_capacity(size_t wanted) const;
+  static size_t first_capacity(bool fast) { return fast ? fast_bytes : trusted_bytes; }
+  size_t next_capacity(size_t wanted, bool fast) const;
   Buffer move_to(Buffer target);  // the one before
 
   BufferPool& pool_;

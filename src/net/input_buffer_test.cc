@@ -33,6 +33,30 @@ TEST(InputBufferTest, TakesOneChunkAndGivesItBack) {
   EXPECT_EQ(pool.memory(), BufferPool::chunk_bytes);
 }
 
+TEST(InputBufferTest, AFastClientGetsMoreRoomAtOnce) {
+  BufferPool pool;
+  InputBuffer buffer(pool);
+  EXPECT_EQ(buffer.growth(0, true), InputBuffer::fast_bytes);
+  buffer.make_room(0, true);
+  EXPECT_EQ(buffer.room().size(), InputBuffer::fast_bytes);
+  buffer.release();
+  // The first chunk is full, and most of it was answered.
+  fill(buffer, BufferPool::chunk_bytes);
+  buffer.consume(10'000);
+  const std::string rest(buffer.unread());
+  EXPECT_EQ(buffer.growth(10'000), 0u);
+  EXPECT_EQ(buffer.growth(10'000, true), InputBuffer::fast_bytes - BufferPool::chunk_bytes);
+  buffer.make_room(10'000, true);
+  EXPECT_EQ(buffer.unread(), rest);
+  EXPECT_EQ(buffer.memory(), InputBuffer::fast_bytes);
+  // It is filled before anything is moved again.
+  fill(buffer, InputBuffer::fast_bytes - rest.size());
+  EXPECT_EQ(buffer.memory(), InputBuffer::fast_bytes);
+  buffer.consume(InputBuffer::fast_bytes);
+  buffer.shrink();
+  EXPECT_EQ(buffer.memory(), 0u);
+}
+
 TEST(InputBufferTest, HoldsLittleOfAClientThatFallsSilent) {
   BufferPool pool;
   InputBuffer buffer(pool);

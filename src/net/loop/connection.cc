@@ -92,13 +92,16 @@ bool Connection::parse(Turn& turn) {
 }
 
 void Connection::parse_in(Turn& turn) {
+  // Of long requests more are received at a time; short ones would only leave the cache.
+  constexpr Batch::Row few = 16;
+  const bool fast = filled_ && end_row_ - first_row_ < few;
   waiting_ = false;
   first_row_ = end_row_ = turn.batch.size();
   if (client_->killed.load(std::memory_order_relaxed)) [[unlikely]]
     close();
   if (!takes_input()) return;
   if (!parse_on_) {
-    if (!readable_ || !receive()) return;
+    if (!readable_ || !receive(fast)) return;
     turn.received();
   }
   if (!asides_.empty()) turn.waiting = &asides_.waiting_keys();
@@ -269,8 +272,9 @@ void Connection::check_output(const OutputLimit& limit, int64_t now_ms) {
   close();
 }
 
-// Receives what the socket has, as far as there is room; true when that was anything.
-bool Connection::receive() {
+// Receives what the socket has, as far as there is room, of which a fast client gets more; true
+// when that was anything.
+bool Connection::receive(bool fast) {
   ArrivingItem* const value = protocol_->arriving(input_);
   const size_t aside = asides_.empty() ? 0 : asides_.input_memory();
   const size_t held = input_.unread().size() + aside + (value != nullptr ? value->received() : 0) +
@@ -282,8 +286,9 @@ bool Connection::receive() {
   }
   if (value != nullptr) [[unlikely]]
     return receive_value(*value);
-  if (!loop_.lets_grow(input_.growth(protocol_->wanted()))) return false;
-  input_.make_room(protocol_->wanted());
+  fast = fast && !loop_.is_crowded();
+  if (!loop_.lets_grow(input_.growth(protocol_->wanted(), fast))) return false;
+  input_.make_room(protocol_->wanted(), fast);
   const std::span<char> room = input_.room();
   const ssize_t received = ::recv(descriptor_, room.data(), room.size(), 0);
   if (!note_received(received, room.size())) return false;
@@ -310,7 +315,8 @@ bool Connection::receive_value(ArrivingItem& value) {
 bool Connection::note_received(ssize_t received, size_t room) {
   if (received > 0) {
     const auto bytes = static_cast<size_t>(received);
-    readable_ = hung_up_ || urgent_ || bytes == room;
+    filled_ = bytes == room;
+    readable_ = hung_up_ || urgent_ || filled_;
     loop_.counters()[LoopCount::bytes_in].add(bytes);
     return true;
   }

@@ -123,7 +123,7 @@ class Connection final : public Watched, public OutputBound {
   void settle_behind(bool had_turn);
   const Output* unfinished() const;
   size_t unsent() const;
-  bool receive();
+  bool receive(bool fast);
   bool receive_value(ArrivingItem& value);
   bool note_received(ssize_t received, size_t room);
   size_t reply_if_little(Turn& turn);
@@ -150,6 +150,7 @@ class Connection final : public Watched, public OutputBound {
   bool open_ = true;
   bool failed_ = false;    // for want of memory: nothing of it is asked any more
   bool readable_ = false;  // the socket may hold bytes, or the end
+  bool filled_ = false;    // the last receive left no room
   bool hung_up_ = false;   // it will hold no more than it does
   bool waiting_ = false;   // its rows of this turn wait for something
   bool urgent_ = false;    // its client sends urgent bytes
