@@ -90,8 +90,10 @@ void Server::fill(Files& files) {
   if (options_.appendonly) {
     open_journal(files);
   } else {
+    Tree* const tree = engine_.tree();
+    if (tree != nullptr && tree->lasts()) do_without_journal(*tree);
     state_.loaded = load_snapshot(options_, engine_).loaded;
-    if (Tree* const tree = engine_.tree(); tree != nullptr) begin_without_journal(*tree);
+    if (tree != nullptr) tree->expect_journal(0, 0, false);
   }
   saver_ = std::make_unique<Saver>(
       engine_, state_.saves, options_.dir, options_.dbfilename, files, [this] { release_held(); },
@@ -113,20 +115,24 @@ void Server::serve() {
   running_ = true;
 }
 
-// A tree that was not closed in order may lack what is in its journal.
-void Server::begin_without_journal(Tree& tree) {
-  if (const uint64_t number = tree.lacks_journal(); number != 0) {
-    const JournalReader reader(options_.dir, options_.appendfilename, 1);
-    if (reader.found() && reader.manifest().store == number) {
-      throw TreeError("tree: it was not closed in order, and the journal in " + options_.dir +
-                      " may have changes that it lacks: start with --appendonly yes, or remove the "
-                      "journal to go on without them");
-    }
-    net::log(net::LogLevel::warning,
-             "the tree was not closed in order, and its journal is not there: what was changed "
-             "last may be missing");
+// A tree that was not closed in order may lack what is in its journal. One that nothing was ever
+// taken into as a whole knows of no journal, and all that was answered may be in one.
+void Server::do_without_journal(const Tree& tree) const {
+  const bool is_new = tree.wants_snapshot();
+  const uint64_t number = is_new ? 0 : tree.lacks_journal();
+  if (number == 0 && !is_new) return;
+  const JournalReader reader(options_.dir, options_.appendfilename, 1);
+  const bool has_some = reader.records() != 0 || !reader.path_of_base().empty();
+  if (reader.found() && (is_new ? has_some : reader.manifest().store == number)) {
+    const std::string reason = is_new ? "it is new" : "it was not closed in order";
+    throw TreeError("tree: " + reason + ", and the journal in " + options_.dir +
+                    " may have changes that it lacks: start with --appendonly yes, or remove the "
+                    "journal to go on without them");
   }
-  tree.expect_journal(0, 0, false);
+  if (is_new) return;
+  net::log(net::LogLevel::warning,
+           "the tree was not closed in order, and its journal is not there: what was changed "
+           "last may be missing");
 }
 
 // A journal that begins does so with what the snapshot has, or with a tree that is filled from it.

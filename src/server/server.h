@@ -70,7 +70,7 @@ class Server {
  private:
   void make_loops();
   void open_journal(Files& files);
-  void begin_without_journal(Tree& tree);
+  void do_without_journal(const Tree& tree) const;
   void release_held();
   Tree* tree_to_save();
   std::string save();

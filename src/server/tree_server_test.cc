@@ -218,6 +218,23 @@ TEST_F(TreeServerTest, ATreeThatACrashHasLeftIsNotOpenedWithoutItsJournal) {
   expect({"GET", "key"}, "$1\r\n1\r\n");
 }
 
+// The journal alone has what a tree was told before anything was taken into it.
+TEST_F(TreeServerTest, ANewTreeThatACrashHasLeftIsNotOpenedWithoutItsJournal) {
+  crash();
+  options_.appendonly = false;
+  start();  // it has nothing
+  options_.appendonly = true;
+  std::filesystem::remove_all(options_.store.tree);
+  start();
+  expect({"SET", "key", "1"}, "+OK\r\n");
+  crash();
+  options_.appendonly = false;
+  EXPECT_THROW(start(), TreeError);
+  options_.appendonly = true;
+  start();
+  expect({"GET", "key"}, "$1\r\n1\r\n");
+}
+
 TEST_F(TreeServerTest, AnEndInOrderNeedsNoJournal) {
   expect({"SET", "key", "1"}, "+OK\r\n");
   start();
