@@ -84,6 +84,9 @@ void apply_workload(const Flags& flags, Workload& workload) {
     workload.distribution = *distribution;
   }
   if (flags.theta) workload.theta = *flags.theta;
+  if (flags.theta && workload.distribution == Distribution::uniform) {
+    throw UsageError{"--theta goes with --distribution zipf or latest"};
+  }
   if (flags.key_size) workload.key_size = *flags.key_size;
   if (!flags.records.empty()) workload.records = count_of("--records", flags.records);
   if (!flags.value_size.empty()) apply_value_size(flags.value_size, workload);
@@ -153,6 +156,10 @@ void apply_run(const Flags& flags, Options& options) {
   options.in_process = !sockets;
   if (options.fixed) {
     Workload& workload = options.workload;
+    const bool other_values = workload.value_size_min != 8 || workload.value_size_max != 8;
+    if (flags.key_size.value_or(8) != 8 || (!flags.value_size.empty() && other_values)) {
+      throw UsageError{"--fixed has keys and values of 8 bytes"};
+    }
     workload.key_size = 8;
     workload.value_size_min = workload.value_size_max = 8;
   }
@@ -172,7 +179,8 @@ void apply_run(const Flags& flags, Options& options) {
 }
 
 // A flag that would have no effect is refused: who gave it expects one.
-void check_together(const CLI::App& app, bool in_process) {
+void check_together(const CLI::App& app, const Options& options) {
+  const bool in_process = options.in_process;
   const auto given = [&](const char* flag) { return app.count(flag) > 0; };
   const auto refuse_with_servers = [&](const char* flag) {
     if (in_process || !given(flag)) return;
@@ -201,7 +209,16 @@ void check_together(const CLI::App& app, bool in_process) {
       {"--protocol", "--spawn-isotherm"},
       {"--redis-args", "--spawn-redis"},
       {"--memcached-args", "--spawn-memcached"},
-      {"--arrival", "--rate"}};
+      {"--arrival", "--rate"},
+      {"--gpus", "--device"},
+      {"--gpu-schedule", "--device"},
+      {"--gpu-batch", "--gpu-schedule"},
+      {"--gpu-wait-usec", "--gpu-schedule"},
+      {"--gpu-write-cycles", "--gpu-schedule"},
+      {"--router-bins", "--router"},
+      {"--router-memory", "--router"},
+      {"--router-threshold", "--router"},
+      {"--index-item-bytes", "--index"}};
   for (const auto& [flag, other] : together) {
     if (given(flag) && !given(other)) throw UsageError{std::string(flag) + " goes with " + other};
   }
@@ -210,6 +227,12 @@ void check_together(const CLI::App& app, bool in_process) {
   for (const auto& [flag, other] : apart) {
     if (!given(flag) || !given(other)) continue;
     throw UsageError{std::string(flag) + " and " + other + " exclude each other"};
+  }
+  if (given("--maxmemory-policy") && !given("--maxmemory") && !given("--gpu-items")) {
+    throw UsageError{"--maxmemory-policy goes with --maxmemory or --gpu-items"};
+  }
+  if (given("--scan-length") && options.workload.share(Operation::scan) == 0) {
+    throw UsageError{"--scan-length goes with a --mix that has scans"};
   }
 }
 
@@ -336,7 +359,7 @@ ParsedOptions parse_options(int argc, char** argv) {
     apply_workload(flags, options.workload);
     apply_systems(flags, options);
     apply_run(flags, options);
-    check_together(app, options.in_process);
+    check_together(app, options);
     check(options);
     if (options.in_process) check_store(options.store);
   } catch (const CLI::ParseError& error) {

@@ -84,9 +84,37 @@ TEST(Options, BadOnesEndWithUsage) {
       {"--arrival", "fixed"},
       {"--index", "cuckoo"},
       {"--router", "histogram", "--device", "cuda"},
+      {"--distribution", "uniform", "--theta", "0.5"},
+      {"--fixed", "--key-size", "16"},
+      {"--fixed", "--value-size", "8-9"},
+      {"--gpus", "0"},
+      {"--gpu-schedule", "fixed"},
+      {"--device", "cuda", "--gpu-batch", "5"},
+      {"--device", "cuda", "--gpu-wait-usec", "5"},
+      {"--device", "cuda", "--gpu-write-cycles", "5"},
+      {"--router-bins", "5"},
+      {"--router-memory", "1mb"},
+      {"--router-threshold", "0.5"},
+      {"--index-item-bytes", "64"},
+      {"--maxmemory-policy", "allkeys-lru"},
+      {"--scan-length", "5"},
   };
   for (const auto& words : bad) {
     EXPECT_EQ(parse(words).exit_code, exit_usage) << words.front() << " " << words.back();
+  }
+}
+
+TEST(Options, FlagsThatHaveAnEffectTogetherAreTaken) {
+  const std::vector<std::vector<std::string>> good = {
+      {"--fixed", "--key-size", "8", "--value-size", "8"},
+      {"--distribution", "latest", "--theta", "0.5"},
+      {"--device", "cuda", "--gpus", "0,1"},
+      {"--device", "cuda", "--gpu-schedule", "fixed", "--gpu-batch", "5"},
+      {"--device", "cuda", "--gpu-items", "1gb", "--maxmemory-policy", "allkeys-lru"},
+      {"--preset", "ycsb-e", "--scan-length", "5"},
+  };
+  for (const auto& words : good) {
+    EXPECT_FALSE(parse(words).exit_code) << words.front() << " " << words.back();
   }
 }
 
