@@ -185,7 +185,7 @@ class Store(_Requests):
             None: no cap.
         evict: what happens to writes at the cap: ``"noeviction"`` (they raise ``TableFullError``),
             ``"allkeys-lru"``, ``"allkeys-random"``, ``"volatile-lru"``, ``"volatile-ttl"``.
-        max_value_bytes: the longest value.
+        max_value_bytes: the longest value, and the longest key.
 
     Keys and values are bytes, or str, which is stored as UTF-8; replies are bytes. Requests of one
     call take effect in the order of the arrays. Threads share a store; calls with more than a few
@@ -291,7 +291,7 @@ class Store(_Requests):
         >>> pipe.put("n", "41").add("n").get("n").execute()
         [True, 42, b'42']
         """
-        return Pipeline(self._core, atomic)
+        return Pipeline(self._core, bool(atomic))
 
     def asyncio(self) -> "AsyncStore":
         """The same requests for asyncio: an ``AsyncStore``.
