@@ -218,6 +218,22 @@ TEST_F(TreeServerTest, ATreeThatACrashHasLeftIsNotOpenedWithoutItsJournal) {
   expect({"GET", "key"}, "$1\r\n1\r\n");
 }
 
+// The journal of a store in memory has been cut behind a snapshot, and a tree comes later.
+TEST_F(TreeServerTest, ATreeThatBeginsBehindACutJournalIsOpenedAfterACrash) {
+  const std::string tree = std::exchange(options_.store.tree, "");
+  start();
+  std::filesystem::remove_all(tree);
+  expect({"SET", "key", "1"}, "+OK\r\n");
+  expect({"SAVE"}, "+OK\r\n");
+  options_.store.tree = tree;
+  start();
+  expect({"SET", "later", "1"}, "+OK\r\n");
+  ASSERT_TRUE(server_->engine().tree()->flush());
+  crash();
+  start();
+  expect({"MGET", "key", "later"}, "*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
+}
+
 // The journal alone has what a tree was told before anything was taken into it.
 TEST_F(TreeServerTest, ANewTreeThatACrashHasLeftIsNotOpenedWithoutItsJournal) {
   crash();

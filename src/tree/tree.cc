@@ -119,8 +119,9 @@ void Tree::expect_journal(uint64_t number, uint64_t first_lsn, bool found) {
         "or, if it is lost, once without a journal");
   }
   if (!new_) return set_journal(number);
+  // What was before its first record is in its base, which it has until the tree cuts it.
   meta_.journal = number;
-  meta_.lsn = 0;
+  meta_.lsn = first_lsn;
 }
 
 void Tree::end_journal() {
