@@ -234,6 +234,26 @@ TEST_F(TreeServerTest, ATreeThatBeginsBehindACutJournalIsOpenedAfterACrash) {
   expect({"MGET", "key", "later"}, "*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
 }
 
+TEST_F(TreeServerTest, AJournalThatWasWrittenAnewWithoutTheTreeWantsANewOne) {
+  expect({"SET", "key", "1"}, "+OK\r\n");
+  ASSERT_TRUE(server_->engine().tree()->flush());
+  crash();
+  const std::string tree = std::exchange(options_.store.tree, "");
+  start();
+  expect({"SET", "key", "2"}, "+OK\r\n");
+  expect({"SAVE"}, "+OK\r\n");
+  options_.store.tree = tree;
+  try {
+    start();
+    FAIL() << "the tree lacks what the journal has forgotten";
+  } catch (const TreeError& error) {
+    EXPECT_NE(std::string(error.what()).find("remove this tree"), std::string::npos);
+  }
+  std::filesystem::remove_all(tree);
+  start();
+  expect({"GET", "key"}, "$1\r\n2\r\n");
+}
+
 // The journal alone has what a tree was told before anything was taken into it.
 TEST_F(TreeServerTest, ANewTreeThatACrashHasLeftIsNotOpenedWithoutItsJournal) {
   crash();

@@ -106,7 +106,9 @@ void Tree::expect_journal(uint64_t number, uint64_t first_lsn, bool found) {
   }
   if (found && !new_ && first_lsn > meta_.lsn) {
     throw TreeError("tree: records of the journal from " + std::to_string(meta_.lsn) +
-                    " on are needed, and it begins at " + std::to_string(first_lsn));
+                    " on are needed, and it begins at " + std::to_string(first_lsn) +
+                    ": start with the tree behind which it was cut, or, where it was written anew "
+                    "without one, remove this tree");
   }
   if (meta_.journal == number) {
     if (number != 0 && meta_.lsn == TreeMeta::all_of_it) set_journal(number, first_lsn);
