@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <stdexcept>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -17,6 +19,19 @@ bool is_below(const std::string& inner, const std::string& outer) {
   const fs::path path = fs::weakly_canonical(fs::absolute(inner));
   const fs::path of = fs::canonical(outer);
   return std::mismatch(of.begin(), of.end(), path.begin(), path.end()).first == of.end();
+}
+
+// False: it is there. By one call of the system, so that of several who want it one has made it.
+bool make_new_folder(const std::string& folder) {
+  std::filesystem::path path = folder;
+  if (!path.has_filename()) path = path.parent_path();
+  std::error_code error;
+  bool made = false;
+  if (path.empty()) error = std::make_error_code(std::errc::invalid_argument);
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
+  if (!error) made = std::filesystem::create_directory(path, error);
+  if (!error) return made;
+  throw std::runtime_error("cannot make the folder '" + folder + "': " + error.message());
 }
 
 }  // namespace
@@ -133,20 +148,24 @@ DbStatus Db::flush() {
 DbStatus Db::checkpoint(const std::string& folder) {
   return guarded([&]() -> DbStatus {
     check_name(folder);
-    if (std::filesystem::exists(folder)) {
-      return {DbStatus::Code::invalid, folder + " is there already"};
-    }
+    const auto is_there = [&] {
+      return DbStatus(DbStatus::Code::invalid, folder + " is there already");
+    };
+    if (std::filesystem::exists(folder)) return is_there();
     if (!folder.empty() && is_below(folder, state_->engine().options().tree)) {
       return {DbStatus::Code::invalid, folder + " is among the files of this Db's own tree"};
     }
-    make_folder(folder);
-    std::string problem = state_->tree().checkpoint(
-        folder + "/tree",
-        [this](const std::function<void()>& work) { return state_->stand_still(work); });
-    if (problem.empty()) return {};
+    if (!make_new_folder(folder)) return is_there();
+    DbStatus status = guarded([&]() -> DbStatus {
+      std::string problem = state_->tree().checkpoint(
+          folder + "/tree",
+          [this](const std::function<void()>& work) { return state_->stand_still(work); });
+      if (problem.empty()) return {};
+      return {DbStatus::Code::not_saved, std::move(problem)};
+    });
     std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
-    return {DbStatus::Code::not_saved, std::move(problem)};
+    if (!status.ok()) std::filesystem::remove_all(folder, ignored);
+    return status;
   });
 }
 
