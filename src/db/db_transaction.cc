@@ -372,10 +372,12 @@ DbStatus DbTransaction::erase(std::string_view key) {
 }
 
 DbStatus DbTransaction::merge(std::string_view key, uint32_t function, std::string_view operand) {
-  if (!state_->db.merges().knows(function)) {
-    return {DbStatus::Code::invalid, "there is no merge function " + std::to_string(function)};
-  }
-  return state_->change(key, [&](WriteGroup& group) { group.merge(key, function, operand); });
+  return guarded([&]() -> DbStatus {
+    if (!state_->db.merges().knows(function)) {
+      return {DbStatus::Code::invalid, "there is no merge function " + std::to_string(function)};
+    }
+    return state_->change(key, [&](WriteGroup& group) { group.merge(key, function, operand); });
+  });
 }
 
 DbStatus DbTransaction::run(DbRows& rows) {

@@ -8,6 +8,12 @@
 #include "base/reason_of.h"
 
 namespace isotherm {
+namespace {
+
+// So short that a string, and a copy of it, take no memory for it.
+constexpr const char* no_memory = "no memory left";
+
+}  // namespace
 
 std::string_view to_string(DbStatus::Code code) {
   switch (code) {
@@ -48,7 +54,7 @@ DbStatus status_of(Status status) {
       return {invalid, "the key or value is too large"};
     case Status::out_of_memory:
     case Status::retry:
-      return {out_of_memory, "there is no memory for it"};
+      return {out_of_memory, no_memory};
     case Status::not_saved:
       return {not_saved, "the disk fails"};
     case Status::pending:
@@ -58,17 +64,29 @@ DbStatus status_of(Status status) {
   }
 }
 
-DbStatus status_of_exception() {
+namespace {
+
+DbStatus told_of_exception() {
   try {
     throw;
   } catch (const std::bad_alloc&) {
-    return {DbStatus::Code::out_of_memory, "there is no memory for it"};
+    return {DbStatus::Code::out_of_memory, no_memory};
   } catch (const std::invalid_argument& error) {
     return {DbStatus::Code::invalid, error.what()};
   } catch (const std::exception& error) {
     return {DbStatus::Code::failed, reason_of(error)};
   } catch (...) {
     return {DbStatus::Code::failed, "something that is no exception was thrown"};
+  }
+}
+
+}  // namespace
+
+DbStatus status_of_exception() {
+  try {
+    return told_of_exception();
+  } catch (const std::bad_alloc&) {
+    return {DbStatus::Code::out_of_memory, no_memory};
   }
 }
 

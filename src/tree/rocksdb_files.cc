@@ -22,6 +22,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -144,16 +145,18 @@ class RocksdbFiles final : public TreeFiles {
     check(opened);
     db_.reset(db);
     check(db_->DestroyColumnFamilyHandle(families.front()));
-    meta_ = families.back();
+    // Families go before their database, also where what comes behind throws.
+    meta_ = {families.back(),
+             [db](auto* one) { std::ignore = db->DestroyColumnFamilyHandle(one); }};
     views_ = std::make_unique<RocksdbViews>(*db_);
-    listener_->tell(views_.get());
     remove_leftovers();
     reserve.take();
+    listener_->tell(views_.get());
   }
   ~RocksdbFiles() override {
     listener_->tell(nullptr);
     views_.reset();
-    static_cast<void>(db_->DestroyColumnFamilyHandle(meta_));
+    meta_.reset();
     db_->Close();
   }
 
@@ -215,13 +218,13 @@ class RocksdbFiles final : public TreeFiles {
     pool.run(static_cast<uint32_t>(files), [&](uint32_t i, uint32_t) { write(i); });
     const std::string_view record(reinterpret_cast<const char*>(&meta), sizeof meta);
     const TreeEntry its_entry{TreeRecord::meta_key, record};
-    statuses.back() = write_file(paths.back(), meta_, {&its_entry, 1});
+    statuses.back() = write_file(paths.back(), meta_.get(), {&its_entry, 1});
     rocksdb::Status status;
     for (const rocksdb::Status& one : statuses) {
       if (!one.ok()) status = one;
     }
     std::vector<rocksdb::IngestExternalFileArg> args(1);
-    args[0].column_family = meta_;
+    args[0].column_family = meta_.get();
     args[0].external_files = {paths.back()};
     paths.pop_back();
     if (!paths.empty()) args.push_back(files_of_items(std::move(paths)));
@@ -277,7 +280,7 @@ class RocksdbFiles final : public TreeFiles {
   bool load(TreeMeta& meta) override {
     std::string value;
     const rocksdb::Status status =
-        db_->Get(rocksdb::ReadOptions(), meta_, slice(TreeRecord::meta_key), &value);
+        db_->Get(rocksdb::ReadOptions(), meta_.get(), slice(TreeRecord::meta_key), &value);
     if (!status.IsNotFound()) check(status);
     // Items come with it.
     if (value.size() != sizeof meta && (status.ok() || has_items())) throw_foreign();
@@ -470,11 +473,11 @@ class RocksdbFiles final : public TreeFiles {
   std::shared_ptr<rocksdb::Cache> cache_;
   // Of the meta record alone. Beside the items it would lie behind them all, so that a file with it
   // overlapped those that come later, and each run lay on a level of its own.
-  rocksdb::ColumnFamilyHandle* meta_ = nullptr;
   bool is_checkpoint_ = false;
   bool all_open_ = true;  // all files are
   const std::shared_ptr<MergeListener> listener_ = std::make_shared<MergeListener>();
   std::unique_ptr<rocksdb::DB> db_;
+  std::shared_ptr<rocksdb::ColumnFamilyHandle> meta_;
   std::unique_ptr<RocksdbViews> views_;
   LeafCache leaves_;
   std::atomic<uint64_t> number_{0};

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "models/failing_memory.h"
 #include "tree/tree_files.h"
 #include "tree/tree_record.h"
 
@@ -119,6 +120,21 @@ TEST_F(RocksdbFilesTest, WalksFromAKeyWhosePrefixNoneHas) {
   const auto show = [&](std::string_view /*key*/, std::string_view /*value*/) { return ++shown; };
   EXPECT_EQ(tree->walk(from, end, show), "");
   EXPECT_EQ(shown, 1);
+}
+
+TEST_F(RocksdbFilesTest, ACursorEndsAlsoWithoutMemoryToKeepItsIterator) {
+  const std::unique_ptr<TreeFiles> tree = open();
+  if (tree == nullptr) GTEST_SKIP();
+  add_file(*tree);
+  const std::unique_ptr<TreeView> view = tree->view();
+  for (const bool fails : {true, false}) {
+    std::unique_ptr<TreeCursor> cursor = view->cursor({}, "\xff", true);
+    cursor->seek({});
+    EXPECT_TRUE(cursor->valid());
+    const FailingMemory failing(fails ? 0 : 1'000'000);
+    cursor.reset();
+    EXPECT_EQ(FailingMemory::failed(), fails);
+  }
 }
 
 TEST_F(RocksdbFilesTest, IndexesThatNeedAPrefixOfEachKeyAreRefused) {

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -195,7 +196,11 @@ inline std::unique_ptr<RocksdbViews::Reader> RocksdbViews::lend(
 inline void RocksdbViews::give_back(std::unique_ptr<Reader> reader) {
   const std::lock_guard guard(mutex_);
   const bool is_new = reader->changes == changes_ && reader->snapshot == newest_;
-  if (is_new && free_.size() < most_free) free_.push_back(std::move(reader));
+  if (!is_new || free_.size() == most_free) return;
+  try {
+    free_.push_back(std::move(reader));
+  } catch (const std::bad_alloc&) {  // it goes, as any that nobody needs
+  }
 }
 
 }  // namespace isotherm

@@ -342,6 +342,18 @@ TEST_F(TreeTest, ATreeAndAJournalOfAnotherStoreAreRefused) {
   EXPECT_NO_THROW(tree_->expect_journal(9, 0, true));
 }
 
+TEST_F(TreeTest, AnEndWithoutMemoryLeavesTheJournalNeeded) {
+  tree_->expect_journal(7, 0, false);
+  change("key", "1");
+  ASSERT_TRUE(tree_->flush());
+  disk_.throws = true;
+  EXPECT_NO_THROW(tree_->end_journal());
+  disk_.throws = false;
+  EXPECT_NE(disk_.meta.lsn, TreeMeta::all_of_it);
+  open();
+  EXPECT_NO_THROW(tree_->expect_journal(7, 0, true));
+}
+
 // Long keys must not make cursors that nobody goes on from fill memory.
 TEST_F(TreeTest, CursorsThatAreTooOldBeginAnew) {
   change("a", "1");

@@ -35,7 +35,8 @@ struct TreeDisk {
   TreeMeta meta;
   bool fails_to_write = false;
   bool fails_to_read = false;
-  bool throws = false;       // std::bad_alloc, when a cursor goes on, or many keys are read
+  // std::bad_alloc, when a cursor goes on, many keys are read, or something is taken in.
+  bool throws = false;
   bool holds_reads = false;  // when they have read
   // From the next run on, so many allocations of the thread that writes it work, and the next one
   // fails.
@@ -136,6 +137,7 @@ class TreeFilesInMemory final : public TreeFiles {
                      uint32_t /*threads*/) override {
     if (const int64_t works = disk_.memory_works.exchange(-1); works >= 0) memory_.emplace(works);
     const std::lock_guard guard(disk_.mutex);
+    if (disk_.throws) throw std::bad_alloc();
     if (disk_.fails_to_write) return "no room";
     for (const TreeEntry& entry : entries) {
       if (entry.value.empty()) {
