@@ -119,6 +119,11 @@ class RocksDb final : public rocksdb::StackableDB {
   rocksdb::SequenceNumber GetLatestSequenceNumber() const override;
 
   // Refused of the default column family, or as a whole.
+  // Of no column family: so begins TransactionDB::WrapDB where nobody has asked for allow_2pc. Its
+  // writes go to RocksDB's own files, whoever is between, and would never be seen again.
+  Status EnableAutoCompaction(const std::vector<Family*>& families) override {
+    return families.empty() ? not_mine() : db_->EnableAutoCompaction(families);
+  }
   using StackableDB::GetApproximateSizes;
   Status GetApproximateSizes(const rocksdb::SizeApproximationOptions& how, Family* family,
                              const rocksdb::Range* ranges, int count, uint64_t* sizes) override;

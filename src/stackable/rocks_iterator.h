@@ -1,7 +1,8 @@
 // RocksIterator: an iterator of a Db as RocksDB has them, with bounds, a prefix, and a snapshot.
 //
 // As RocksDB's, it shows what there was when it was made, or refreshed. With prefix_same_as_start
-// it ends behind the keys whose prefix is that of what was sought.
+// it ends behind the keys whose prefix is that of what was sought: by SeekToFirst and SeekToLast
+// the bound on that side, or the key that is found where there is none.
 //
 // Threads. Belongs to one at a time.
 #pragma once
@@ -37,9 +38,11 @@ class RocksIterator final : public rocksdb::Iterator {
   }
   void SeekToFirst() override {
     move([&] { at_->seek_to_first(); });
+    stay_within(range_.lower);
   }
   void SeekToLast() override {
     move([&] { at_->seek_to_last(); });
+    stay_within(range_.upper);
   }
   void Seek(const rocksdb::Slice& target) override {
     move([&] { at_->seek(view_of(target)); });
@@ -77,6 +80,15 @@ class RocksIterator final : public rocksdb::Iterator {
   void stay_within(const rocksdb::Slice& target) {
     if (prefixes_ != nullptr && prefixes_->InDomain(target)) {
       prefix_ = prefixes_->Transform(target).ToString();
+    }
+  }
+
+  // What has no bound on its side is sought by the key that it finds.
+  void stay_within(const std::optional<std::string>& bound) {
+    if (bound) {
+      stay_within(rocksdb::Slice(*bound));
+    } else if (Valid()) {
+      stay_within(key());
     }
   }
 

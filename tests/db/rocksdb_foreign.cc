@@ -5,6 +5,7 @@
 #include <rocksdb/comparator.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
+#include <rocksdb/utilities/transaction_db.h>
 #include <rocksdb/write_batch.h>
 #include <stdlib.h>
 
@@ -116,6 +117,15 @@ void refuses_what_passes_it_by(const std::string& folder) {
          "GetPropertiesOfTablesInRange");
   const std::unique_ptr<rocksdb::FileChecksumList> sums(rocksdb::NewFileChecksumList());
   expect(db->GetLiveFilesChecksumInfo(sums.get()).IsNotSupported(), "GetLiveFilesChecksumInfo");
+}
+
+// RocksDB takes the database and its handles, and ends them where it fails.
+void refuses_transactions_over_it(const std::string& folder) {
+  rocksdb::DB* db = nullptr;
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  expect(isotherm::open_rocksdb(options(), folder, {{"default", {}}}, &handles, &db).ok(), "open");
+  rocksdb::TransactionDB* over = nullptr;
+  expect(rocksdb::TransactionDB::WrapDB(db, {}, {}, handles, &over).IsNotSupported(), "WrapDB");
 }
 
 // What RocksDB finds out about a batch when it has written it down is found before: the Db's part
@@ -240,6 +250,7 @@ int main() {
   refuses_foreign(folder + "/foreign");
   refuses_options(folder + "/ours");
   refuses_what_passes_it_by(folder + "/passed");
+  refuses_transactions_over_it(folder + "/transactions");
   refuses_batches_before_it_writes(folder + "/batches");
   refuses_names(folder);
   refuses_what_is_open(folder + "/open");

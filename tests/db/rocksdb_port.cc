@@ -207,14 +207,14 @@ void iterators(Port& db) {
   bounded.iterate_lower_bound = &lower;
   bounded.iterate_upper_bound = &upper;
   db.say_all(bounded);
-  rocksdb::ReadOptions same;
-  same.prefix_same_as_start = true;
-  const std::unique_ptr<rocksdb::Iterator> of_prefix(db->NewIterator(same));
-  std::string text;
-  for (of_prefix->Seek("ba"); of_prefix->Valid(); of_prefix->Next()) {
-    text += of_prefix->key().ToString() + " ";
+  for (rocksdb::ReadOptions how : {read, bounded}) {
+    how.prefix_same_as_start = true;
+    db.say_all(how);
+    const std::unique_ptr<rocksdb::Iterator> its(db->NewIterator(how));
+    std::string text;
+    for (its->Seek("ba"); its->Valid(); its->Next()) text += its->key().ToString() + " ";
+    db.say("of a prefix", text);
   }
-  db.say("of a prefix", text);
 }
 
 void snapshots(Port& db) {
