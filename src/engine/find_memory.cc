@@ -11,6 +11,7 @@
 // since others may have been faster; but where several were let down, the rest of the batch does
 // not stop any more, so that it does not wait for nothing again and again.
 #include <algorithm>
+#include <new>
 
 #include "engine/batch_runner.h"
 #include "engine/engine_state.h"
@@ -62,7 +63,10 @@ void BatchRunner::leave_epoch_to_wait(BatchRun& run) {
   const uint64_t cap = store.budget.limit();
   if (store.backing == nullptr || engine_.device != nullptr || cap == 0) return;
   if (store.budget.fits(cap / 16)) return;
-  run.leave_epoch(store.items, most_copied);
+  try {
+    run.leave_epoch(store.items, most_copied);
+  } catch (const std::bad_alloc&) {  // it waits within its epoch
+  }
 }
 
 }  // namespace isotherm

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "items/arriving_item.h"
+#include "models/failing_memory.h"
 #include "models/pile.h"
 #include "tree/tree.h"
 
@@ -220,6 +221,48 @@ TEST_F(FindMemoryTest, ObjectsThatNobodyMayEvictStayWithinTheCap) {
   EXPECT_GT(refused(batch), 0u);
   EXPECT_LT(refused(batch), 900u);
   EXPECT_LE(growth.most_used, cap * 17 / 16);
+}
+
+// Rows of the key "slow" wait until they are told.
+class SlowKey final : public RowGate, public Awaited {
+ public:
+  Awaited* awaited(const Batch::Columns& columns, Batch::Row row) override {
+    return waiter_ == nullptr && columns.key[row] == "slow" ? this : nullptr;
+  }
+  void begin(Waiter& waiter) override { waiter_ = &waiter; }
+  void tell() { waiter_->there(); }
+
+ private:
+  Waiter* waiter_ = nullptr;
+};
+
+// Its replies cannot be copied then, and it waits within its epoch.
+TEST_F(FindMemoryTest, ABatchThatHasNoMemoryToLeaveItsEpochWaitsAllTheSame) {
+  if (!open_tree()) GTEST_SKIP() << "built without RocksDB";
+  Worker worker(*engine_, false);
+  const std::string value(cap / 32, 'v');
+  for (int i = 0; i < 40; ++i) put(worker, "other:" + std::to_string(i), value);
+  bool failed = true;
+  int64_t works = 0;
+  for (; failed && !HasFailure(); ++works) {
+    put(worker, "short", "value");
+    SlowKey slow;
+    engine_->set_row_gate(&slow);
+    Batch batch;
+    batch.get("short");
+    batch.put("slow", "value");
+    Worker::Started started = Worker::Started::retry;
+    {
+      const FailingMemory failing(works);
+      EXPECT_NO_THROW(started = worker.start(batch));
+      failed = FailingMemory::failed();
+    }
+    if (started == Worker::Started::under_way) slow.tell();
+    worker.wait_for(batch);
+    EXPECT_TRUE(failed || batch.reply(0).value() == "value");
+    engine_->set_row_gate(nullptr);
+  }
+  EXPECT_GT(works, 3);
 }
 
 // The values come from files, and batches wait for them.
