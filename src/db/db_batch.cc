@@ -141,7 +141,7 @@ DbStatus DbBatch::status(Row row) const {
   const Status its = state_->rows().reply(row).status.load(std::memory_order_acquire);
   if (its == Status::ok) return {};
   if (its == Status::not_found && state_->rows().columns().op[row] == Op::erase) return {};
-  return state_->db.with_reason(status_of(its));
+  return guarded([&] { return state_->db.with_reason(status_of(its)); });
 }
 
 std::string_view DbBatch::value(Row row) const { return state_->rows().reply(row).value(); }

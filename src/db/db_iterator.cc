@@ -100,7 +100,9 @@ void DbIterator::prev() {
 bool DbIterator::valid() const { return state_->valid; }
 std::string_view DbIterator::key() const { return state_->key; }
 std::string_view DbIterator::value() const { return state_->value; }
-DbStatus DbIterator::status() const { return state_->problem; }
+DbStatus DbIterator::status() const {
+  return guarded([&] { return state_->problem; });
+}
 
 DbStatus Db::iterate(const DbRange& range, std::unique_ptr<DbIterator>& iterator) {
   return guarded([&]() -> DbStatus {

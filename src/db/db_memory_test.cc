@@ -7,6 +7,7 @@
 #include <string>
 
 #include "db/statuses.h"
+#include "isotherm/db_batch.h"
 #include "models/db_fixture.h"
 #include "models/failing_memory.h"
 
@@ -55,6 +56,15 @@ TEST_F(DbMemoryTest, AChangeOfATransactionSaysSo) {
     EXPECT_EQ(code(found), failed ? Code::not_found : Code::ok);
   }
   EXPECT_GT(works, 1);
+}
+
+TEST_F(DbMemoryTest, WhatABatchHasNotFoundIsToldWithoutMemory) {
+  DbBatch batch(*db_);
+  const DbBatch::Row row = batch.get("absent");
+  ASSERT_TRUE(batch.run().ok());
+  const FailingMemory failing(0);
+  EXPECT_TRUE(batch.status(row).is_not_found());
+  EXPECT_FALSE(FailingMemory::failed());
 }
 
 }  // namespace

@@ -10,8 +10,10 @@
 namespace isotherm {
 namespace {
 
-// So short that a string, and a copy of it, take no memory for it.
+// So short that a string, and a copy of it, take no memory for it: neither does a get that finds
+// nothing.
 constexpr const char* no_memory = "no memory left";
+constexpr const char* no_key = "no such key";
 
 }  // namespace
 
@@ -49,7 +51,7 @@ DbStatus status_of(Status status) {
     case Status::ok:
       return {};
     case Status::not_found:
-      return {not_found, "the key is absent"};
+      return {not_found, no_key};
     case Status::too_large:
       return {invalid, "the key or value is too large"};
     case Status::out_of_memory:
