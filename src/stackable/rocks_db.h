@@ -118,9 +118,9 @@ class RocksDb final : public rocksdb::StackableDB {
   bool GetAggregatedIntProperty(const Slice& property, uint64_t* value) override;
   rocksdb::SequenceNumber GetLatestSequenceNumber() const override;
 
-  // Refused of the default column family, or as a whole.
-  // Of no column family: so begins TransactionDB::WrapDB where nobody has asked for allow_2pc. Its
-  // writes go to RocksDB's own files, whoever is between, and would never be seen again.
+  // Refused of the default column family, or as a whole. This one of no column family: so begins
+  // TransactionDB::WrapDB where nobody has asked for allow_2pc. Its writes go to RocksDB's own
+  // files, whoever is between, and would never be seen again.
   Status EnableAutoCompaction(const std::vector<Family*>& families) override {
     return families.empty() ? not_mine() : db_->EnableAutoCompaction(families);
   }

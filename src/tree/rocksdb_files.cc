@@ -471,12 +471,12 @@ class RocksdbFiles final : public TreeFiles {
   const ExpiryFilter filter_;
   rocksdb::Options options_;
   std::shared_ptr<rocksdb::Cache> cache_;
-  // Of the meta record alone. Beside the items it would lie behind them all, so that a file with it
-  // overlapped those that come later, and each run lay on a level of its own.
   bool is_checkpoint_ = false;
   bool all_open_ = true;  // all files are
   const std::shared_ptr<MergeListener> listener_ = std::make_shared<MergeListener>();
   std::unique_ptr<rocksdb::DB> db_;
+  // Of the meta record alone. Beside the items it would lie behind them all, so that a file with it
+  // overlapped those that come later, and each run lay on a level of its own.
   std::shared_ptr<rocksdb::ColumnFamilyHandle> meta_;
   std::unique_ptr<RocksdbViews> views_;
   LeafCache leaves_;
