@@ -120,12 +120,11 @@ TEST_F(GpuItemsTest, GetsAreAnsweredInPlaceAndHotKeysAreBroughtIn) {
   const EngineStats before = engine_->stats();
   get_all(true);
   EXPECT_EQ(engine_->stats().misses - before.misses, static_cast<uint64_t>(keys));
-  get_all(false);
-  get_all(false);
+  for (int i = 0; i < 40; ++i) get_all(false);  // hot keys are looked for in some batches only
   EXPECT_GT(here(), 100u);
 }
 
-// Where memory misses many it is not asked any more, and whatever is newer there is shown all the
+// Where memory misses many it is not always asked, and whatever is newer there is shown all the
 // same, as are keys that come and go, and those that batches write themselves.
 TEST_F(GpuItemsTest, GetsThatSkipMemoryShowWhatIsNewest) {
   constexpr int keys = 128;

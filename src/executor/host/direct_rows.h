@@ -10,15 +10,18 @@
 // their hash, and one that is taken for another just waits.
 //
 // Without memory. What memory has the backing has, too, or knows that it was changed since. So
-// where many gets miss, none of a batch is looked up in memory, which costs more than it saves; one
-// batch of some is all the same, to see whether that is still so, and hot keys are looked for among
-// a part of the others. Where reading is dear none of this is done: memory is asked, and all keys
-// are hot.
+// where that takes less time none of a batch is looked up in memory, and hot keys are looked for in
+// some batches only. Of batches of gets in a thread that waits for their replies the time is
+// measured, by their size. For all others memory is skipped where many gets miss; one batch of some
+// is looked up all the same, to see whether that is still so. Where reading is dear none of this is
+// done: memory is asked, and all keys are hot.
 //
 // Threads. One.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <numeric>
 #include <utility>
@@ -26,6 +29,7 @@
 
 #include "base/macros.h"
 #include "executor/backing.h"
+#include "executor/host/cheaper_way.h"
 #include "isotherm/batch.h"
 
 namespace isotherm {
@@ -48,6 +52,16 @@ class DirectRows {
   bool pays(size_t rows) const { return rows >= (dear_ ? 1 : 16); }
   // Whether no get of the batch is to be looked up in memory.
   bool skips_memory() { return skips_ && !dear_ && ++skipped_ % look_again != 0; }
+  // The same of one of so many gets, whose time will be noted.
+  bool skips_memory(size_t gets) {
+    if (dear_) return false;
+    const bool skips = way_of(gets).takes_second();
+    if (skips) ++skipped_;
+    return skips;
+  }
+  void note_time(size_t gets, bool skipped, int64_t ns) {
+    way_of(gets).note(skipped, static_cast<double>(ns) / static_cast<double>(gets));
+  }
   // Of a batch that was looked up there: how many of its rows were missed.
   void note_look(size_t looked, size_t missed) {
     looked_ += looked;
@@ -112,6 +126,9 @@ class DirectRows {
   static constexpr size_t words = 1 << 11;
   static constexpr size_t places = 1 << 16;
   static size_t word(uint64_t hash) { return hash >> 6 & (words - 1); }
+  CheaperWay& way_of(size_t gets) {
+    return ways_[std::min<size_t>(std::bit_width(gets), ways_.size() - 1)];
+  }
   bool all_ask(const Batch::Columns& columns) const {
     return std::all_of(rows_.begin(), rows_.end(),
                        [&](Batch::Row row) { return asks(columns, row); });
@@ -124,9 +141,10 @@ class DirectRows {
 
   std::vector<Batch::Row> rows_;
   std::vector<Backing::Hot> hot_;
-  std::vector<uint64_t> left_;  // a bit for some keys
-  std::vector<uint16_t> seen_;  // marks of keys
-  size_t looked_ = 0;           // rows, since the last decision
+  std::vector<uint64_t> left_;       // a bit for some keys
+  std::vector<uint16_t> seen_;       // marks of keys
+  std::array<CheaperWay, 24> ways_;  // by the binary digits of the number of gets
+  size_t looked_ = 0;                // rows, since the last decision
   size_t missed_ = 0;
   uint32_t skipped_ = 0;  // batches
   uint32_t rests_ = 0;    // windows for which none is

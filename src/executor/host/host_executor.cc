@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/instruction_set.h"
 #include "base/tile.h"
+#include "base/wait_clock.h"
 #include "executor/backing.h"
 #include "executor/commit_sink.h"
 #include "executor/host/bare_items.h"
@@ -119,7 +120,10 @@ bool HostExecutor::gets_directly() const {
 void HostExecutor::run_directly(Run& run, Batch::Row rows) {
   run.direct = &direct_;
   direct_.begin(store_.backing->reads_dearly());
-  const bool skips = direct_.pays(rows) && !parking_->has_parked() && direct_.skips_memory();
+  const bool may_skip = direct_.pays(rows) && !parking_->has_parked();
+  const bool is_timed = may_skip && run.reads_only && waits_;
+  const int64_t begin = is_timed ? SteadyWaitClock().now_ns() : 0;
+  const bool skips = may_skip && (is_timed ? direct_.skips_memory(rows) : direct_.skips_memory());
   if (skips && run.reads_only) {
     if (!run.hashed) hash_keys(run.columns, 0, rows);
     direct_.add_all(rows);
@@ -129,6 +133,7 @@ void HostExecutor::run_directly(Run& run, Batch::Row rows) {
     if (!skips) direct_.note_look(rows, direct_.rows().size());
   }
   if (!direct_.rows().empty()) get_directly(run, skips);
+  if (is_timed) direct_.note_time(rows, skips, SteadyWaitClock().now_ns() - begin);
 }
 
 // Rows that come in vain, since others change their keys, or that should be in memory, run again
