@@ -111,7 +111,7 @@ struct DbOptions {
 };
 
 struct DbReadOptions {
-  const DbSnapshot* snapshot = nullptr;  // null: now
+  const DbSnapshot* snapshot = nullptr;  // of this Db, else `invalid`; null: now
 };
 
 struct DbRange {

@@ -61,7 +61,7 @@ DbStatus Db::open(const DbOptions& options, const std::string& folder, std::uniq
 DbStatus Db::get(std::string_view key, std::string& value, const DbReadOptions& options) {
   return guarded([&] {
     if (options.snapshot == nullptr) return state_->read(key, value);
-    return DbState::read_at(*options.snapshot->moment_->at, key, value);
+    return DbState::read_at(*state_->moment_of(options.snapshot), key, value);
   });
 }
 
@@ -72,8 +72,9 @@ std::vector<DbStatus> Db::multi_get(const std::vector<std::string_view>& keys,
   std::vector<DbStatus> statuses(keys.size());
   const DbStatus all = guarded([&]() -> DbStatus {
     if (options.snapshot != nullptr) {
+      const auto moment = state_->moment_of(options.snapshot);
       for (size_t i = 0; i < keys.size(); ++i) {
-        statuses[i] = DbState::read_at(*options.snapshot->moment_->at, keys[i], values[i]);
+        statuses[i] = DbState::read_at(*moment, keys[i], values[i]);
       }
       return {};
     }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "models/db_fixture.h"
 #include "models/failing_memory.h"
@@ -36,6 +37,27 @@ TEST_F(DbCheckpointTest, OfTwoIntoOneFolderOneIsThere) {
     ASSERT_TRUE(Db::open(options_, there, copy).ok());
     EXPECT_EQ(get(*copy, "key"), "value");
   }
+}
+
+TEST_F(DbCheckpointTest, ASnapshotIsOfItsOwnDbAlone) {
+  put("key", "value");
+  const std::string there = root_ + "/checkpoint";
+  ASSERT_TRUE(db_->checkpoint(there).ok());
+  std::unique_ptr<Db> copy;
+  ASSERT_TRUE(Db::open(options_, there, copy).ok());
+  std::unique_ptr<const DbSnapshot> snapshot;
+  ASSERT_TRUE(db_->snapshot(snapshot).ok());
+  std::string value;
+  EXPECT_TRUE(db_->get("key", value, {snapshot.get()}).ok());
+  EXPECT_TRUE(copy->get("key", value, {snapshot.get()}).is(Code::invalid));
+  std::vector<std::string> values;
+  EXPECT_TRUE(copy->multi_get({"key"}, values, {snapshot.get()}).front().is(Code::invalid));
+  Db::Pairs pairs;
+  EXPECT_TRUE(copy->range("", "", 1, pairs, {snapshot.get()}).is(Code::invalid));
+  std::unique_ptr<DbIterator> iterator;
+  DbRange range;
+  range.snapshot = snapshot.get();
+  EXPECT_TRUE(copy->iterate(range, iterator).is(Code::invalid));
 }
 
 TEST_F(DbCheckpointTest, ACheckpointThatFailsLeavesNoFolder) {

@@ -106,7 +106,7 @@ DbStatus DbIterator::status() const {
 
 DbStatus Db::iterate(const DbRange& range, std::unique_ptr<DbIterator>& iterator) {
   return guarded([&]() -> DbStatus {
-    auto moment = range.snapshot != nullptr ? range.snapshot->moment_->at : state_->take_moment();
+    auto moment = state_->moment_of(range.snapshot);
     iterator.reset(
         new DbIterator(std::make_unique<DbIterator::State>(std::move(moment), bounds_of(range))));
     return {};
@@ -122,7 +122,7 @@ DbStatus Db::range(std::string_view first, std::string_view end, size_t limit, P
     range.lower = first;
     if (!end.empty()) range.upper = end;
     range.snapshot = options.snapshot;
-    auto moment = range.snapshot != nullptr ? range.snapshot->moment_->at : state_->take_moment();
+    auto moment = state_->moment_of(range.snapshot);
     DbIterator::State its(std::move(moment), bounds_of(range));
     constexpr size_t most_reserved = 256;
     pairs.reserve(std::min(limit, most_reserved));

@@ -264,6 +264,12 @@ std::shared_ptr<const TreeMoment> DbState::take_moment() {
 }
 
 // It is shown when all that it has is as safe as what is read else.
+std::shared_ptr<const TreeMoment> DbState::moment_of(const DbSnapshot* snapshot) {
+  if (snapshot == nullptr) return take_moment();
+  if (snapshot->moment_->at->is_of(tree())) return snapshot->moment_->at;
+  throw std::invalid_argument("the snapshot is of another Db");
+}
+
 std::shared_ptr<const TreeMoment> DbState::take_moment(Worker& worker, bool sorted) {
   std::shared_ptr<const TreeMoment> moment;
   if (!worker.stand_still([&] { moment = tree().take_moment(keys_database, sorted); })) {

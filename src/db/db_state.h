@@ -79,6 +79,9 @@ class DbState {
   // Throws std::bad_alloc.
   std::shared_ptr<const TreeMoment> take_moment();
   std::shared_ptr<const TreeMoment> take_moment(Worker& worker, bool sorted = false);
+  // That of a snapshot, or now where there is none. Throws std::invalid_argument for one of another
+  // Db.
+  std::shared_ptr<const TreeMoment> moment_of(const DbSnapshot* snapshot);
   bool stand_still(const std::function<void()>& work);
   DbStatus with_reason(DbStatus status);
 

@@ -306,9 +306,6 @@ class Worker {
   // Such a step for many rows together, of batches that were cleared and had so many rows, and
   // bytes to write: for who has few at a time, since a step looks at the whole store.
   void maintain_behind(uint64_t rows, uint64_t bytes);
-  // The same before a batch runs, for who does nothing between batches: the one before has mostly
-  // been cleared by then.
-  void maintain_before(Batch& batch);
   void nudge();
 
  private:

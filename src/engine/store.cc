@@ -15,6 +15,18 @@ const Clock& system_clock() {
   return clock;
 }
 
+// Nobody says when a batch has been cleared, but the one before mostly has been when the next
+// comes.
+void maintain_before(Batch& batch, Worker& worker) {
+  batch.let_go();
+  uint64_t bytes = 0;
+  if (batch.writes()) {
+    const Batch::Columns& columns = batch.columns();
+    for (Batch::Row row = 0; row < batch.size(); ++row) bytes += columns.value[row].size();
+  }
+  worker.maintain_behind(batch.size(), bytes);
+}
+
 }  // namespace
 
 Store::Store(const Options& options) : Store(options, system_clock()) {}
@@ -129,13 +141,13 @@ Status Handle::clear() {
 }
 
 void Handle::submit(Batch& batch) {
-  worker_->maintain_before(batch);
+  maintain_before(batch, *worker_);
   worker_->submit(batch);
 }
 
 Status Handle::start(Batch& batch) {
   static_assert(most_under_way == Worker::most_under_way);
-  worker_->maintain_before(batch);
+  maintain_before(batch, *worker_);
   return worker_->start(batch) == Worker::Started::retry ? Status::retry : Status::ok;
 }
 

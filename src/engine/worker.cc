@@ -481,16 +481,6 @@ void Worker::maintain_behind(uint64_t rows, uint64_t bytes) {
   maintain();
 }
 
-void Worker::maintain_before(Batch& batch) {
-  batch.let_go();
-  uint64_t bytes = 0;
-  if (batch.writes()) {
-    const Batch::Columns& columns = batch.columns();
-    for (Batch::Row row = 0; row < batch.size(); ++row) bytes += columns.value[row].size();
-  }
-  maintain_behind(batch.size(), bytes);
-}
-
 void Worker::nudge() {
   if (Crew* const crew = impl_->engine.crew_if_made()) crew->nudge();
 }

@@ -44,6 +44,7 @@ class TreeMoment {
   // What the files have, on a device; null: it is not there, or the moment does not show it.
   const SortedView* sorted() const;
   uint32_t database() const { return database_; }
+  bool is_of(const Tree& tree) const { return &tree_ == &tree; }
 
  private:
   friend class Tree;
