@@ -143,8 +143,8 @@ class Handle {
   // Removes every key of the database: ok, or why none was removed.
   Status clear();
   // A bounded step of background work (growth, expiry, eviction). Operations do it as well, and
-  // batches before they run, unless an earlier one has not been cleared; call it now and then when
-  // idle. True while more waits.
+  // batches before they run; call it now and then when idle. True while more waits. With the index
+  // on a GPU nothing is done while a batch is not cleared.
   bool maintain();
 
  private:

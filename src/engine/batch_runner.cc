@@ -397,14 +397,14 @@ void BatchRunner::make_room_to_read(BatchRun& run) {
 }
 
 // What lacks memory is left to later steps: no caller has a status for it.
-bool BatchRunner::maintain(int64_t now_ms) {
+bool BatchRunner::maintain(int64_t now_ms, EpochDomain::Slot& slot) {
   bool more = false;
   try {
-    more = upkeep_.step(std::exchange(writes_, 0), now_ms);
+    more = upkeep_.step_in(slot, std::exchange(writes_, 0), now_ms);
   } catch (const std::bad_alloc&) {
   }
   if (engine_.device == nullptr || !engine_.device->rounds().tends()) return more;
-  const EpochGuard guard(engine_.store.epochs, slot_);
+  const EpochGuard guard(engine_.store.epochs, slot);
   return engine_.device->rounds().tend() || more;
 }
 

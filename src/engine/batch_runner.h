@@ -69,9 +69,9 @@ class BatchRunner final : public Executor {
     runners_ = std::move(runners);
   }
 
-  // A bounded step of background work; true while more waits. Not while a batch of this thread
-  // holds `slot`.
-  bool maintain(int64_t now_ms);
+  // A bounded step of background work, in a slot that no batch is in; true while more waits.
+  bool maintain(int64_t now_ms, EpochDomain::Slot& slot);
+  bool maintain(int64_t now_ms) { return maintain(now_ms, slot_); }
   // For a run; null where no values lie on devices, or with a device that fails: the next batch to
   // run then gives that up. Throws std::bad_alloc.
   static std::unique_ptr<ValueReader> make_reader(HostStore& store);

@@ -71,6 +71,25 @@ TEST_F(StoreTest, BatchesGrowTheIndexByThemselves) {
   EXPECT_GE(memory_of_batches(clock, true, false), grown * 9 / 10);
 }
 
+// The rest of the store does not wait for who reads replies at leisure.
+TEST_F(StoreTest, BackgroundWorkIsDoneBesideABatchThatIsNotCleared) {
+  const std::string value(100, 'v');
+  ASSERT_EQ(handle.put("kept", value), Status::ok);
+  ASSERT_EQ(handle.put("short-lived", "value", {.expiry = clock.now_ms() + 1}), Status::ok);
+  Batch held;
+  held.get("kept");
+  handle.submit(held);
+  handle.erase("kept");
+  clock.advance(2);
+  while (handle.maintain()) continue;
+  EXPECT_EQ(store.size(), 0u);
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_EQ(handle.put("other " + std::to_string(i), std::string(100, 'o')), Status::ok);
+    handle.maintain();
+  }
+  EXPECT_EQ(held.reply(0).value(), value);
+}
+
 TEST_F(StoreTest, BatchesAreStartedAndLookedAfterLater) {
   int done = 0;
   std::vector<Batch> batches(Handle::most_under_way + 1);

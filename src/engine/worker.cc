@@ -464,12 +464,17 @@ bool Worker::maintain() { return maintain(impl_->engine.clock.now_ms()); }
 
 bool Worker::maintain(int64_t now_ms) {
   if (!impl_->waits && impl_->engine.crew() != nullptr) return false;
-  // Batches whose replies wait may overlap for ever; background work is done beside them all the
-  // same.
-  if (impl_->out != 0 && (impl_->first_out || impl_->engine.on_device())) return false;
+  if (impl_->out != 0 && impl_->engine.on_device()) return false;
   const bool counts = impl_->out == 0 && impl_->engine.device == nullptr;
   if (counts && impl_->engine.store.wants_indexes_back(++impl_->steps)) give_indexes_back(now_ms);
-  return impl_->runner.maintain(now_ms);
+  if (!impl_->first_out) return impl_->runner.maintain(now_ms);
+  // Batches whose replies wait may overlap for ever; background work is done beside them all the
+  // same, in the slot of a run that is not out.
+  BatchRun* const spare = impl_->take_run(false);
+  if (spare == nullptr) return false;
+  const bool more = impl_->runner.maintain(now_ms, spare->slot);
+  impl_->give_back(*spare);
+  return more;
 }
 
 void Worker::maintain_behind(uint64_t rows, uint64_t bytes) {

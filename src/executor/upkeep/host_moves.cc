@@ -76,7 +76,7 @@ void HostUpkeep::leave_held() {
 // Within the epoch in which the moves were found; how many were done.
 size_t HostUpkeep::make_moves(int64_t now_ms) {
   if (moves_.empty()) return 0;
-  EpochDomain::work(slot_);
+  EpochDomain::work(*slot_);
   if (store_.gate.armed()) leave_held();
   if (!device_->swap(*participant_, moves_, now_ms)) {
     // Values on a device are lost by now.

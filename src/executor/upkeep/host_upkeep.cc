@@ -196,6 +196,16 @@ bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
   return more;
 }
 
+bool HostUpkeep::step_in(EpochDomain::Slot& slot, uint64_t writes, int64_t now_ms) {
+  struct Lent {
+    ~Lent() { slot = usual; }
+    EpochDomain::Slot*& slot;
+    EpochDomain::Slot* const usual;
+  };
+  const Lent lent{slot_, std::exchange(slot_, &slot)};
+  return step(writes, now_ms);
+}
+
 void HostUpkeep::rest() {
   const uint64_t cap = store_.budget.limit();
   if (cap != 0 && !store_.budget.fits(cap / 16)) executor_.cache().leave_retired();
@@ -227,7 +237,7 @@ void HostUpkeep::keep_up(uint64_t rows) {
 bool HostUpkeep::grow(uint64_t changes) {
   growth_.add(changes);
   bool more = false;
-  const EpochGuard guard(store_.epochs, slot_);
+  const EpochGuard guard(store_.epochs, *slot_);
   const Database* const first = store_.databases.data();
   const Database* const end = first + store_.databases.size();
   const Database* next = first + next_database_;
@@ -266,7 +276,7 @@ bool HostUpkeep::drain() {
 }
 
 bool HostUpkeep::expire(int64_t now_ms) {
-  const WorkGuard guard(store_.epochs, slot_);
+  const WorkGuard guard(store_.epochs, *slot_);
   const uint32_t looked =
       store_.items.sweep_expired(now_ms, items_per_sweep, [&](Location location) {
         erase_if_still(location, MoveReason::expired, now_ms);
@@ -286,7 +296,7 @@ bool HostUpkeep::evict_to(int64_t wanted, uint32_t sweeps, int64_t now_ms) {
     const bool evicts = evictable() && (sent == Sent::off || store_.values->poor());
     if (!evicts && (sent == Sent::off || (sent == Sent::none && ++vain == most_vain_sends))) break;
     if (!evicts) continue;
-    const WorkGuard guard(store_.epochs, slot_);
+    const WorkGuard guard(store_.epochs, *slot_);
     // Not for every small item anew.
     evict_some(std::max(missing, reserve_of(store_.budget.limit()) / 16), now_ms);
     make_moves(now_ms);
@@ -361,7 +371,7 @@ bool HostUpkeep::sends_now() {
 // One step that makes copies, and their moves; how many were done.
 template <class Step>
 size_t HostUpkeep::move_values(int64_t now_ms, Step&& step) {
-  const EpochGuard guard(store_.epochs, slot_);
+  const EpochGuard guard(store_.epochs, *slot_);
   try {
     step();
   } catch (const DeviceError&) {
@@ -451,7 +461,7 @@ Location HostUpkeep::find_soonest() {
 }
 
 void HostUpkeep::compact(int64_t now_ms) {
-  const WorkGuard guard(store_.epochs, slot_);
+  const WorkGuard guard(store_.epochs, *slot_);
   store_.items.compact(items_per_sweep,
                        [&](Location location) { return move_if_still(location, now_ms); });
   make_moves(now_ms);

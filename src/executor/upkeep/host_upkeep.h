@@ -51,7 +51,7 @@ class HostUpkeep {
              DeviceExecutor::Participant* participant = nullptr, ValueReader* reader = nullptr)
       : executor_(executor),
         store_(executor.store()),
-        slot_(slot),
+        slot_(&slot),
         device_(device),
         participant_(participant) {
     if (reader != nullptr) values_.emplace(executor, *store_.values, *reader);
@@ -65,6 +65,8 @@ class HostUpkeep {
 
   // One bounded step after a batch with `writes` rows that may write; true while more waits.
   bool step(uint64_t writes, int64_t now_ms);
+  // The same in another slot, while a batch of this worker is in the usual one.
+  bool step_in(EpochDomain::Slot& slot, uint64_t writes, int64_t now_ms);
   // Before the thread sleeps: what it has retired does not wait for it where memory is short.
   void rest();
   // In the middle of a long batch, behind so many of its rows and within its epoch, so that the
@@ -120,7 +122,7 @@ class HostUpkeep {
 
   HostExecutor& executor_;
   HostStore& store_;
-  EpochDomain::Slot& slot_;
+  EpochDomain::Slot* slot_;
   DeviceExecutor* const device_;
   DeviceExecutor::Participant* const participant_;
   std::vector<ItemMove> moves_;    // put off
