@@ -21,6 +21,10 @@ namespace {
 constexpr size_t databases_per_step = 64;
 constexpr uint32_t items_per_sweep = 256;
 constexpr uint32_t sweeps_per_step = 8;
+// Behind more rows that may write a step does more: of all that a row leaves behind, expired items
+// or entries of flushed indexes, it finds 2 to 4, so that there never is much of it.
+constexpr uint64_t writes_per_sweep = 64;
+constexpr uint64_t writes_per_drain = 256;
 // How long a batch waits for room while there comes none, though readers hold some back. It then
 // overshoots the cap, as far as the budget lets it; where that is not far enough, it waits longer
 // before its writes are refused.
@@ -175,12 +179,8 @@ bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms, int64_t& ad
 bool HostUpkeep::step(uint64_t writes, int64_t now_ms) {
   bool more = grow(writes + std::exchange(erased_, 0));
   const bool drains = store_.any_flushed.load(std::memory_order_relaxed);
-  // One with few entries is done at once, and may take as much memory as one with many.
-  for (uint32_t left = most_drains; drains && left != 0 && drain(); --left) {
-    more = true;
-    if (drained_.size() > most_drained_at_once) break;
-  }
-  more |= expire(now_ms);
+  more |= drains && drain_share(writes / writes_per_drain + 1);
+  more |= expire(writes / writes_per_sweep + 1, now_ms);
   more |= tend_values(now_ms);
   if (store_.makes_room()) {
     const int64_t reserve = reserve_of(store_.budget.limit());
@@ -275,14 +275,29 @@ bool HostUpkeep::drain() {
   return true;
 }
 
-bool HostUpkeep::expire(int64_t now_ms) {
-  const WorkGuard guard(store_.epochs, *slot_);
-  const uint32_t looked =
-      store_.items.sweep_expired(now_ms, items_per_sweep, [&](Location location) {
-        erase_if_still(location, MoveReason::expired, now_ms);
-        return true;
-      });
-  make_moves(now_ms);
+// One with few entries is done at once, and may take as much memory as one with many.
+bool HostUpkeep::drain_share(uint64_t share) {
+  bool any = false;
+  for (uint64_t left = most_drains; left != 0 && drain(); --left) {
+    any = true;
+    if (drained_.size() <= most_drained_at_once) continue;
+    if (--share == 0) break;
+    left = most_drains + 1;
+  }
+  return any;
+}
+
+// Up to so many sweeps, while there are items that are due; true while more may be.
+bool HostUpkeep::expire(uint64_t sweeps, int64_t now_ms) {
+  uint32_t looked = items_per_sweep;
+  for (; sweeps != 0 && looked == items_per_sweep; --sweeps) {
+    const WorkGuard guard(store_.epochs, *slot_);
+    looked = store_.items.sweep_expired(now_ms, items_per_sweep, [&](Location location) {
+      erase_if_still(location, MoveReason::expired, now_ms);
+      return true;
+    });
+    make_moves(now_ms);
+  }
   return looked == items_per_sweep;
 }
 

@@ -9,7 +9,8 @@
 //   compact   empties sparse chunks, so that a size class which shrank gives its memory back
 //   drain     takes flushed indexes apart
 // Every worker calls it between its batches; where the work is one thread's at a time, the others
-// pass by.
+// pass by. What grows, expires and is drained in a step is in proportion to the rows before it, so
+// that it does not pile up behind long batches.
 //
 // Everything here removes or moves an item as "swap if the location is still this one"
 // (executor/host/member_swap.h), so it never loses a write that came in between. Where the index is
@@ -79,7 +80,8 @@ class HostUpkeep {
   bool grow(uint64_t changes);
   bool pay(LineIndex& index);
   bool drain();
-  bool expire(int64_t now_ms);
+  bool drain_share(uint64_t share);
+  bool expire(uint64_t sweeps, int64_t now_ms);
   // Sends values away or evicts until there is that much room, in at most so many sweeps; whether
   // it got there.
   bool evict_to(int64_t wanted, uint32_t sweeps, int64_t now_ms);

@@ -102,6 +102,29 @@ TEST_F(HostUpkeepTest, GrowthKeepsUpWithLargeBatches) {
   EXPECT_LE(index.count(), slots);
 }
 
+TEST_F(HostUpkeepTest, ExpiryKeepsUpWithLargeBatches) {
+  for (uint64_t i = 0; i < rows; ++i) names_.push_back("key " + std::to_string(i));
+  for (const std::string& name : names_) batch_.put(name, "value", 0, 1);
+  {
+    const EpochGuard guard(store_.epochs, *slot_);
+    executor_.run(batch_, 0, true);
+  }
+  ASSERT_EQ(store_.databases[0].count(), rows);
+  upkeep_.step(rows, 2);
+  EXPECT_EQ(store_.databases[0].count(), 0u);
+}
+
+// Who fills a database, flushes it and fills it again does not leave the old items behind.
+TEST_F(HostUpkeepTest, DrainingKeepsUpWithLargeBatches) {
+  for (uint64_t first = 0; first < keys; first += rows) {
+    turn([](Batch& batch, const std::string& key) { batch.put(key, "value"); }, first);
+  }
+  store_.flushed.push_back({store_.databases[0].detach(), store_.epochs.current(), 0});
+  store_.any_flushed = true;
+  upkeep_.step(keys, 0);
+  EXPECT_TRUE(store_.flushed.empty());
+}
+
 // A flushed index gives its memory back in few steps, which leave its items where they are.
 TEST_F(HostUpkeepTest, AFlushedIndexGoesInFewSteps) {
   const std::string value((40 << 20) / keys, 'v');  // 40 MB in all, so that a page is little of it
