@@ -133,6 +133,13 @@ def test_a_preset_runs_from_end_to_end(built):
     assert all("/" not in command.split()[0] for command in result["commands"])
 
 
+def test_the_layout_of_mica_has_a_curve_of_its_own(built):
+    preset = PRESETS["kvcg-5"]
+    mica = [dataclasses.replace(run, xs=run.xs[:1]) for run in preset.runs if "--mica" in run.command]
+    result = run_preset(dataclasses.replace(preset, runs=tuple(mica)), built, scale=1e-5, seconds=0.1, rounds=1, threads=1)
+    assert {row["curve"] for row in json.loads(as_json(result))["rows"]} == {"MICA's layout"}
+
+
 def test_what_is_left_out_or_cannot_run_says_why(machine):
     with pytest.raises(Failed, match="by partition"):
         run_preset(PRESETS["megakv-7"], machine)
