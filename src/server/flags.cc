@@ -56,7 +56,8 @@ void take_addresses(const std::string& text, std::vector<std::string>& field) {
     field.emplace_back(word);
     if (!net::SocketAddress::parse(field.back(), 0)) {
       throw CLI::ValidationError("'" + field.back() +
-                                 "' is not an address; give e.g. 127.0.0.1 or ::1");
+                                 "' is not an address; give e.g. 127.0.0.1 or ::1, or 0.0.0.0 for "
+                                 "all of this machine");
     }
   }
   if (field.empty()) throw CLI::ValidationError("no address is given; give e.g. 127.0.0.1");
@@ -261,9 +262,9 @@ std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOpt
   // command that is there; but those that Redis adds up are refused.
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_options(app, options);
-  for (const char* flag : {"--save", "--client-output-buffer-limit"}) {
-    app.get_option(flag)->multi_option_policy(CLI::MultiOptionPolicy::Throw);
-  }
+  // Each of several adds to those before, as in redis.conf.
+  for (const char* flag : {"--save", "--client-output-buffer-limit"})
+    app.get_option(flag)->join(' ');
   take_only_decimal(app);
   // Where few clients ask, the CPU answers sooner than a GPU. A program that fills batches itself
   // has another default: its batches go to the GPU at once.
