@@ -49,7 +49,7 @@ uint64_t memory_of_batches(const Clock& clock, bool started, bool maintains) {
   Handle handle(store);
   Batch batch;
   std::vector<std::string> keys(500);
-  for (int round = 0; round < 100; ++round) {
+  for (int round = 0; round < 50; ++round) {
     for (size_t i = 0; i < keys.size(); ++i) {
       keys[i] = std::to_string(round) + "." + std::to_string(i);
       batch.put(keys[i], "value");
