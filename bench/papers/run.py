@@ -105,8 +105,8 @@ def as_written(words):
 def json_points(reads, text, names):
     report = json.loads(text)
     # "store on a GPU, 12% of the index beyond" is the store, too; MICA's layout stands in its place.
-    systems = {"store" if label.startswith(("store on a GPU", "MICA's layout")) else label: system
-               for system in report["systems"] for label in (system["label"],)}
+    systems = {re.sub("^(store on a GPU|MICA's layout).*", "store", system["label"]): system
+               for system in report["systems"]}
     for read in reads:
         system = systems.get(read.system)
         if system is None:

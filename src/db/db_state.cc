@@ -263,13 +263,13 @@ std::shared_ptr<const TreeMoment> DbState::take_moment() {
   return take_moment(lease.worker());
 }
 
-// It is shown when all that it has is as safe as what is read else.
 std::shared_ptr<const TreeMoment> DbState::moment_of(const DbSnapshot* snapshot) {
   if (snapshot == nullptr) return take_moment();
   if (snapshot->moment_->at->is_of(tree())) return snapshot->moment_->at;
   throw std::invalid_argument("the snapshot is of another Db");
 }
 
+// It is shown when all that it has is as safe as what is read else.
 std::shared_ptr<const TreeMoment> DbState::take_moment(Worker& worker, bool sorted) {
   std::shared_ptr<const TreeMoment> moment;
   if (!worker.stand_still([&] { moment = tree().take_moment(keys_database, sorted); })) {

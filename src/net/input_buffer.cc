@@ -20,9 +20,9 @@ size_t InputBuffer::needed(size_t wanted) const {
 
 size_t InputBuffer::next_capacity(size_t wanted, bool fast) const {
   const size_t bytes = begin_ == end_ ? 0 : needed(wanted);
-  const size_t least = fast && bytes != 0 ? fast_bytes : 0;
-  return std::max(bytes, least) <= buffer_.capacity ? buffer_.capacity
-                                                    : std::max({bytes, least, 2 * (end_ - begin_)});
+  if (bytes == 0) return buffer_.capacity;
+  const size_t least = fast ? std::max(bytes, fast_bytes) : bytes;
+  return least <= buffer_.capacity ? buffer_.capacity : std::max(least, 2 * (end_ - begin_));
 }
 
 void InputBuffer::make_room(size_t wanted, bool fast) {

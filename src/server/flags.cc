@@ -259,12 +259,12 @@ std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOpt
   CLI::App app("Isotherm: a key-value store for Redis and memcached clients.", "isotherm-server");
   app.set_version_flag("--version", "isotherm-server " + std::string(net::isotherm_version));
   // As in Redis the last of several counts, so whoever starts the server may add options to a
-  // command that is there; but those that Redis adds up are refused.
+  // command that is there; of two flags, as in redis.conf, each adds to those before.
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_options(app, options);
-  // Each of several adds to those before, as in redis.conf.
-  for (const char* flag : {"--save", "--client-output-buffer-limit"})
+  for (const char* flag : {"--save", "--client-output-buffer-limit"}) {
     app.get_option(flag)->join(' ');
+  }
   take_only_decimal(app);
   // Where few clients ask, the CPU answers sooner than a GPU. A program that fills batches itself
   // has another default: its batches go to the GPU at once.

@@ -50,11 +50,10 @@ class DirectRows {
   }
   // Few rows are no work for a device that the thread waits for.
   bool pays(size_t rows) const { return rows >= (dear_ ? 1 : 16); }
-  // Whether no get of the batch is to be looked up in memory.
-  bool skips_memory() { return skips_ && !dear_ && ++skipped_ % look_again != 0; }
+  // Whether no get of the batch is to be looked up in memory, where reading is not dear.
+  bool skips_memory() { return skips_ && ++skipped_ % look_again != 0; }
   // The same of one of so many gets, whose time will be noted.
   bool skips_memory(size_t gets) {
-    if (dear_) return false;
     const bool skips = way_of(gets).takes_second();
     if (skips) ++skipped_;
     return skips;

@@ -119,8 +119,9 @@ bool HostExecutor::gets_directly() const {
 
 void HostExecutor::run_directly(Run& run, Batch::Row rows) {
   run.direct = &direct_;
-  direct_.begin(store_.backing->reads_dearly());
-  const bool may_skip = direct_.pays(rows) && !parking_->has_parked();
+  const bool dear = store_.backing->reads_dearly();
+  direct_.begin(dear);
+  const bool may_skip = !dear && direct_.pays(rows) && !parking_->has_parked();
   const bool is_timed = may_skip && run.reads_only && waits_;
   const int64_t begin = is_timed ? SteadyWaitClock().now_ns() : 0;
   const bool skips = may_skip && (is_timed ? direct_.skips_memory(rows) : direct_.skips_memory());
