@@ -147,7 +147,9 @@ class BulkPath final : public BatchPath {
 
   void run_writes(const Channel& channel, const TableRequests& requests) {
     const uint64_t rows = requests.rows;
-    if (rows <= most_direct_writes) return table_.run(requests, channel.stream.get());
+    if (rows <= most_direct_writes) {
+      return table_.run(with_promise(requests, distinct_), channel.stream.get());
+    }
     TableRequests call = requests;
     call.keys = copied_in(channel, channel.words(0, rows), requests.keys, rows);
     call.values = copied_in(channel, channel.words(1, rows), requests.values, rows);
@@ -170,6 +172,7 @@ class BulkPath final : public BatchPath {
   PinnedBlock<Device> words_;
   DeviceArray<Device, uint32_t> counters_;  // of each channel's blocks
   std::vector<std::unique_ptr<Channel>> channels_;
+  std::vector<uint32_t> distinct_;
 };
 
 }  // namespace isotherm

@@ -38,8 +38,9 @@ class BatchEngine {
     of_row_ = {memory, uint64_t{rows} * columns};
     values_ = {memory, rows};
     found_ = {memory, rows};
-    if (cleared_.empty() || of_slot_.empty() || of_row_.empty() || values_.empty() ||
-        found_.empty()) {
+    blocks_done_ = {memory, 2};
+    if (blocks_done_.empty() || cleared_.empty() || of_slot_.empty() || of_row_.empty() ||
+        values_.empty() || found_.empty()) {
       return;
     }
     rows_ = rows;
@@ -49,7 +50,8 @@ class BatchEngine {
   // Of a part in which no key comes twice, which needs one column only: all columns are one then.
   uint64_t distinct_rows() const { return of_row_.size(); }
   uint64_t bytes() const {
-    return cleared_.bytes() + of_slot_.bytes() + of_row_.bytes() + values_.bytes() + found_.bytes();
+    return cleared_.bytes() + of_slot_.bytes() + of_row_.bytes() + values_.bytes() +
+           found_.bytes() + blocks_done_.bytes();
   }
 
   // Answers a part of at most rows() rows; its columns are set in `batch`, `has_gets` and
@@ -76,12 +78,28 @@ class BatchEngine {
     lay_out(batch);
     batch.failed_rows = column(0);
     batch.distinct_keys = true;
+    if (batch.rows <= few_rows) return run_few(table, batch, totals, stream);
     const DistinctSteps<Kind> sequence{table, batch, totals};
     if (!fuse(sequence, batch.rows, stream)) launch(sequence, batch.rows, stream);
   }
 
  private:
   static constexpr uint32_t columns = 10;  // of a row
+
+  static constexpr uint32_t few_rows = 1 << 12;  // of FewKernel, each with a warp
+
+  void run_few(const View& table, const BatchView& batch, const Totals& totals, Stream stream) {
+    using Few = FewKernel<Kind>;
+    if (!blocks_done_is_clear_) {
+      require_device(device_.clear(stream, blocks_done_.data(), blocks_done_.bytes()),
+                     "clear a counter");
+      blocks_done_is_clear_ = true;
+    }
+    const uint32_t blocks = grid_for(device_, batch.rows, Few::rows_per_block);
+    require_device(device_.launch(stream, blocks, Few::threads,
+                                  Few{table, batch, totals, blocks_done_.data()}),
+                   "launch the kernel of a part");
+  }
 
   // Of a part with so many slots, whose sort has so many blocks.
   static uint64_t cleared_bytes(uint64_t slots, uint32_t blocks) {
@@ -175,6 +193,8 @@ class BatchEngine {
   DeviceArray<Device, uint32_t> of_row_;   // `columns` of them
   DeviceArray<Device, uint64_t> values_;   // replies nobody asked for
   DeviceArray<Device, uint8_t> found_;
+  DeviceArray<Device, uint32_t> blocks_done_;  // of FewKernel
+  bool blocks_done_is_clear_ = false;
 };
 
 }  // namespace isotherm

@@ -14,7 +14,8 @@
 //            that found no memory are answered reply_retry
 // A reply is the state before the request, so the state after a writer is its operation applied to
 // its reply: no other intermediate state is kept.
-// Of a part without a key twice only update and extend are left, for gets as well. A part of puts
+// Of a part without a key twice only update and extend are left, for gets as well, or, where rows
+// are few, a kernel that does all of it (gpu/batch/few_kernel.h). A part of puts
 // of keys that are expected to be new begins with gpu/batch/try_kernels.h instead of mark and
 // update, so that only rows that get no free slot at once are entered.
 //

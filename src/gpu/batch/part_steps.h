@@ -6,6 +6,7 @@
 
 #include "gpu/batch/direct_kernels.h"
 #include "gpu/batch/extend_kernel.h"
+#include "gpu/batch/few_kernel.h"
 #include "gpu/batch/group_kernels.h"
 #include "gpu/batch/sort_kernels.h"
 #include "gpu/batch/streak_kernel.h"

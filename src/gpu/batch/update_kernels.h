@@ -14,11 +14,13 @@
 namespace isotherm {
 
 // Puts a key that is absent, where the kind has lanes do that in kernels without tiles that write.
-template <class Kind, class Lane>
-ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool inserts(const typename Kind::Home& home, KeyState before,
+template <class Kind, class Lane, class Place>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool inserts(const Place& place,
+                                                  const typename Kind::Home& home, KeyState before,
                                                   KeyState to) {
-  if constexpr (requires { Kind::template insert_alone<Lane>(home, to.value); }) {
-    return before.found == 0 && to.found != 0 && Kind::template insert_alone<Lane>(home, to.value);
+  if constexpr (requires { Kind::template insert_alone<Lane>(place, home, to.value); }) {
+    return before.found == 0 && to.found != 0 &&
+           Kind::template insert_alone<Lane>(place, home, to.value);
   } else {
     return false;
   }
@@ -39,7 +41,7 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool fails_alone(const SoleWriterTile<Lane>
   if (!alone) return false;
   const KeyState before{mine.word, static_cast<uint8_t>(mine.found)};
   const KeyState to = batch.apply_row(row, before);
-  if (!Kind::template write<Lane>(mine, home, to) && !inserts<Kind, Lane>(home, before, to)) {
+  if (!Kind::template write<Lane>(mine, home, to) && !inserts<Kind, Lane>(mine, home, before, to)) {
     return true;
   }
   entries += static_cast<int32_t>(to.found) - static_cast<int32_t>(before.found);

@@ -12,7 +12,9 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <vector>
 
+#include "gpu/batch/distinct_keys.h"
 #include "gpu/kernel/request_columns.h"
 #include "gpu/platform/device_stream.h"
 #include "gpu/platform/pinned_block.h"
@@ -65,7 +67,8 @@ class HostPipeline {
   };
 
   void start(Buffer& buffer, const TableRequests& rows) {
-    const TableRequests chunk = buffer.columns().requests(rows, 0, rows.rows);
+    const TableRequests chunk =
+        buffer.columns().requests(with_promise(rows, distinct_), 0, rows.rows);
     each_request_column(chunk, rows, [](void* to, const void* from, uint64_t bytes) {
       std::memcpy(to, from, bytes);
     });
@@ -80,6 +83,7 @@ class HostPipeline {
   Device& device_;
   Table& table_;
   std::deque<Buffer> buffers_;
+  std::vector<uint32_t> distinct_;
 };
 
 }  // namespace isotherm
