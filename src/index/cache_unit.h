@@ -6,10 +6,14 @@
 // older entry is evicted; nothing is ever refused. One text runs on the CPU and on a GPU, over a
 // Unit, whose lanes call every function together with equal arguments and get equal results:
 //   lanes, number(), leads()   1 lane on the CPU (HostUnit), 1 to 8 of a warp
-//   (gpu/kernel/lane_unit.h) ballot(bool)               a bit for each lane of the unit vote(bool)
-//   whether any unit that goes in step with this one says so sync()                     what each
-//   lane of the unit wrote before is seen by all of them meet()                     and by
-//   everybody, before what follows load, load_two, store, compare_exchange
+//                              (gpu/kernel/lane_unit.h)
+//   ballot(bool)               a bit for each lane of the unit
+//   either(bits)               the bits that any lane of the unit has
+//   from(value, lane)          what that lane of the unit has
+//   vote(bool)                 whether any unit that goes in step with this one says so
+//   sync()                     what each lane of the unit wrote before is seen by all of them
+//   meet()                     and by everybody, before what follows
+//   load, load_two, store, compare_exchange
 //
 // Layout. A part of zeroed memory is empty. An entry is a pair {hash, word}, read and written as
 // one unit of 16 bytes. Hashes come from a bijection of the keys, so equal hashes are equal keys,
@@ -46,6 +50,7 @@ struct CachePlace {
   uint32_t entry = 0;  // its number within the part
   uint32_t cell = 0;
   bool found = false;
+  uint32_t empty = 0;  // cells of the key's buckets, a bit each, where they were asked for
 };
 
 // Where a new entry goes (Part::plan_insert). A plan that evicts nobody has to be carried out; one
@@ -64,6 +69,11 @@ struct HostUnit {
   static bool leads() { return true; }
   static uint32_t ballot(bool predicate) { return predicate ? 1 : 0; }
   static bool vote(bool predicate) { return predicate; }
+  static uint32_t either(uint32_t bits) { return bits; }
+  template <class T>
+  static ISOTHERM_INLINE T from(T value, uint32_t /*lane*/) {
+    return value;
+  }
   static void sync() {}
   static void meet() {}
 

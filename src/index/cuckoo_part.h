@@ -58,31 +58,14 @@ struct alignas(128) CuckooPart {
   template <bool compare = true, class Unit>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static CachePlace find(const Unit& unit, CuckooPart* part,
                                                               uint64_t hash) {
-    const Spot spot = CuckooPart::spot(hash);
-    const auto matches = [&](uint64_t its) {
-      return its != 0 && static_cast<uint32_t>(its >> 32) == spot.signature;
-    };
-    CachePlace place;
-    ISOTHERM_KEEP_ROLLED
-    for (uint32_t which = 0; which < 2; ++which) {
-      const bool looks = part != nullptr && !place.found;
-      if (!unit.vote(looks)) break;
-      const uint32_t first = (which == 0 ? spot.bucket[0] : spot.bucket[1]) * cells;
-      uint64_t* bucket = looks ? part->cell + first : nullptr;
-      uint32_t candidates = mask_of(unit, bucket, matches);
-      while (unit.vote(candidates != 0)) {
-        if (candidates == 0) continue;
-        const uint32_t i = cache_internal::lowest(candidates);
-        candidates &= candidates - 1;
-        const uint64_t seen = Unit::load(&bucket[i]);
-        if (!matches(seen)) continue;  // it was written meanwhile
-        const Pair pair = load_pair(&part->entry[entry_of(seen)]);
-        if (compare && pair.first != hash) continue;
-        place = {pair.first, pair.second, seen, entry_of(seen), first + i, true};
-        candidates = 0;
-      }
-    }
-    return place;
+    return look<compare, false>(unit, part, hash);
+  }
+  // The same for who puts the key if it is absent, with the empty cells of its buckets.
+  template <class Unit>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static CachePlace find_place(const Unit& unit,
+                                                                    CuckooPart* part,
+                                                                    uint64_t hash) {
+    return look<true, true>(unit, part, hash);
   }
 
   // Marks an entry as read.
@@ -169,30 +152,32 @@ struct alignas(128) CuckooPart {
     Unit::store(used, Unit::load(used) & ~(uint64_t{1} << place.entry % 64));
   }
 
-  // Puts an absent key into an empty cell of one of its buckets, by a lane alone and without the
-  // lock. False where there is none. Other lanes put other keys meanwhile, and nobody does anything
-  // else: a cell is taken once, by a compare-and-swap, and so is an entry, by its bit. The entry is
-  // written before its cell is, so whoever finds the cell finds the entry.
+  // Puts an absent key into one of the `empty` cells of its buckets (find_place), by a lane alone
+  // and without the lock. False where others have taken them all. Other lanes put other keys
+  // meanwhile, and nobody does anything else: a cell is taken once, by a compare-and-swap, and so
+  // is an entry, by its bit. The entry is written before its cell is, so whoever finds the cell
+  // finds the entry.
   template <class Lane>
-  ISOTHERM_HOST_DEVICE static bool insert_alone(CuckooPart& part, Pair pair) {
+  ISOTHERM_HOST_DEVICE static bool insert_alone(CuckooPart& part, Pair pair, uint32_t empty) {
     const Spot spot = CuckooPart::spot(pair.first);
     uint32_t number = none;
-    for (const uint32_t bucket : spot.bucket) {
-      uint64_t* cell = part.cell + bucket * cells;
-      for (uint32_t empty = empty_cells<Lane>(cell); empty != 0;) {
-        if (number == none) {
-          number = reserve_entry<Lane>(part, bucket / cells);
-          if (number == none) return false;
-          store_pair(&part.entry[number], pair);
-          Lane::fence();
-        }
-        const uint32_t i = nearest(empty, spot.signature);
-        if (Lane::compare_exchange(&cell[i], uint64_t{0}, cell_of(spot.signature, number)) == 0) {
-          if ((empty & (empty - 1)) == 0) Lane::atomic_or(&part.full, uint64_t{1} << bucket);
-          return true;
-        }
-        empty &= ~(1u << i);
+    while (empty != 0) {
+      const uint32_t which = (empty & all_cells) != 0 ? 0 : 1;
+      const uint32_t here = empty >> which * cells & all_cells;
+      const uint32_t bucket = which == 0 ? spot.bucket[0] : spot.bucket[1];
+      const uint32_t at = bucket * cells + nearest(here, spot.signature);
+      if (number == none) {
+        number = reserve_entry<Lane>(part, at);
+        if (number == none) return false;
+        store_pair(&part.entry[number], pair);
+        Lane::fence();
       }
+      const uint64_t cell = cell_of(spot.signature, number);
+      if (Lane::compare_exchange(part.cell + at, uint64_t{0}, cell) == 0) {
+        if ((here & (here - 1)) == 0) Lane::atomic_or(&part.full, uint64_t{1} << bucket);
+        return true;
+      }
+      empty &= ~(1u << (which * cells + at % cells));
     }
     // The bit is set, so this takes away no other.
     if (number != none) Lane::atomic_add(&part.used[number / 64], 0 - (uint64_t{1} << number % 64));
@@ -227,6 +212,7 @@ struct alignas(128) CuckooPart {
  private:
   static constexpr uint32_t none = ~uint32_t{0};
   static constexpr uint64_t mark = uint64_t{1} << 31;
+  static constexpr uint32_t all_cells = (1u << cells) - 1;  // of a bucket, a bit each
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t step_of(uint32_t signature) {
     return 1 + static_cast<uint32_t>(uint64_t{signature * 0x9e3779b1u} * (buckets - 1) >> 32);
@@ -245,30 +231,96 @@ struct alignas(128) CuckooPart {
     return (full >> bucket & 1) == 0;
   }
 
-  // The cells of a bucket that `wanted` holds for, a bit each; a bucket that is null: none. Each
-  // lane reads its share of the cells.
+  // A bucket as a unit has read it, each lane its share of the cells. One that is null has none.
+  template <class Unit>
+  struct ReadBucket {
+    static constexpr uint32_t each = cells / Unit::lanes;
+    const Unit& unit;
+    const uint64_t* from;
+    uint64_t mine[each] = {};
+
+    ISOTHERM_HOST_DEVICE ISOTHERM_INLINE ReadBucket(const Unit& its_unit, const uint64_t* bucket)
+        : unit(its_unit), from(bucket) {
+      if (bucket == nullptr) return;
+      const uint64_t* share = bucket + unit.number() * each;
+      if constexpr (each == 1) {
+        mine[0] = Unit::load(share);
+      } else {
+        for (uint32_t k = 0; k < each; k += 2) Unit::load_two(share + k, mine[k], mine[k + 1]);
+      }
+    }
+    // The cells that `wanted` holds for, a bit each, as far as this lane has read them.
+    template <class Wanted>
+    ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t share(Wanted&& wanted) const {
+      uint32_t bits = 0;
+      for (uint32_t k = 0; k < each; ++k) bits |= (wanted(mine[k]) ? 1u : 0u) << k;
+      return bits << unit.number() * each;
+    }
+    // A cell that was seen to have that signature. Who has read all of them finds it at hand, and
+    // reads it again, so it may be another by now; others ask the lane that has read it.
+    ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t cell(uint32_t number, uint32_t signature) const {
+      if constexpr (each == cells) {
+        return from != nullptr ? Unit::load(from + number) : 0;
+      } else {
+        auto location = static_cast<uint32_t>(mine[0]);
+        for (uint32_t k = 1; k < each; ++k) {
+          location = number % each == k ? static_cast<uint32_t>(mine[k]) : location;
+        }
+        return uint64_t{signature} << 32 | unit.from(location, number / each);
+      }
+    }
+  };
+
+  // The cells of a bucket that `wanted` holds for, a bit each.
   template <class Unit, class Wanted>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t mask_of(const Unit& unit,
                                                                const uint64_t* bucket,
                                                                Wanted&& wanted) {
-    constexpr uint32_t each = cells / Unit::lanes;
-    uint64_t mine[each] = {};
-    if (bucket != nullptr) {
-      const uint64_t* from = bucket + unit.number() * each;
-      if constexpr (each == 1) {
-        mine[0] = Unit::load(from);
-      } else {
-        for (uint32_t k = 0; k < each; k += 2) Unit::load_two(from + k, mine[k], mine[k + 1]);
+    return unit.either(ReadBucket<Unit>(unit, bucket).share(wanted));
+  }
+
+  template <bool compare, bool with_empty, class Unit>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static CachePlace look(const Unit& unit, CuckooPart* part,
+                                                              uint64_t hash) {
+    const Spot spot = CuckooPart::spot(hash);
+    const auto matches = [&](uint64_t its) {
+      return its != 0 && static_cast<uint32_t>(its >> 32) == spot.signature;
+    };
+    CachePlace place;
+    ISOTHERM_KEEP_ROLLED
+    for (uint32_t which = 0; which < 2; ++which) {
+      const bool looks = part != nullptr && !place.found;
+      if (!unit.vote(looks)) break;
+      const uint32_t first = (which == 0 ? spot.bucket[0] : spot.bucket[1]) * cells;
+      const ReadBucket<Unit> bucket(unit, looks ? part->cell + first : nullptr);
+      uint32_t share = bucket.share(matches);
+      if constexpr (with_empty) {
+        share |= bucket.share([](uint64_t its) { return its == 0; }) << cells;
+      }
+      const uint32_t seen = unit.either(share);
+      if constexpr (with_empty) {
+        if (looks) place.empty |= seen >> cells << which * cells;
+      }
+      uint32_t candidates = seen & all_cells;
+      while (unit.vote(candidates != 0)) {
+        const uint32_t i = candidates != 0 ? cache_internal::lowest(candidates) : 0;
+        const uint64_t cell = bucket.cell(i, spot.signature);
+        if (candidates == 0) continue;
+        candidates &= candidates - 1;
+        if (!matches(cell)) continue;
+        const uint32_t entry = entry_of(cell);
+        const Pair pair = load_pair(&part->entry[entry]);
+        if (compare && pair.first != hash) continue;
+        place.hash = pair.first;
+        place.word = pair.second;
+        place.seen = cell;
+        place.entry = entry;
+        place.cell = first + i;
+        place.found = true;
+        candidates = 0;
       }
     }
-    uint32_t mask = 0;
-    for (uint32_t k = 0; k < each; ++k) {
-      const uint32_t bits = unit.ballot(bucket != nullptr && wanted(mine[k]));
-      for (uint32_t lane = 0; lane < Unit::lanes; ++lane) {
-        mask |= (bits >> lane & 1) << (lane * each + k);
-      }
-    }
-    return mask;
+    return place;
   }
 
   // Of the cells in `empty`, a bit each, of which there are some, the one next to the preferred
@@ -308,31 +360,20 @@ struct alignas(128) CuckooPart {
     if ((empty & (empty - 1)) == 0) note_full(unit, part, bucket);
     return bucket * cells + nearest(empty, signature);
   }
+  // An entry that nobody has, `wanted` if that is one, for a lane without the lock; `none`: there
+  // is none.
   template <class Lane>
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t empty_cells(const uint64_t* cell) {
-    uint32_t empty = 0;
-    for (uint32_t i = 0; i < cells; i += 2) {
-      uint64_t first, second;
-      Lane::load_two(cell + i, first, second);
-      empty |= (first == 0 ? 1u : 0u) << i | (second == 0 ? 2u : 0u) << i;
-    }
-    return empty;
-  }
-
-  // An entry that nobody has, from word `at` on, for a lane without the lock; `none`: there is
-  // none.
-  template <class Lane>
-  ISOTHERM_HOST_DEVICE static uint32_t reserve_entry(CuckooPart& part, uint32_t at) {
+  ISOTHERM_HOST_DEVICE static uint32_t reserve_entry(CuckooPart& part, uint32_t wanted) {
     constexpr uint32_t words = entries / 64;
+    uint64_t bit = uint64_t{1} << wanted % 64;
     for (uint32_t i = 0; i < words; ++i) {
-      const uint32_t word = (at + i) % words;
-      uint64_t used = Lane::load(&part.used[word]);
-      while (used != ~uint64_t{0}) {
-        const uint64_t bit = ~used & (used + 1);
-        const uint64_t seen = Lane::atomic_or(&part.used[word], bit);
-        if ((seen & bit) == 0) return word * 64 + cache_internal::lowest(bit);
-        used = seen | bit;
+      const uint32_t word = (wanted / 64 + i) % words;
+      while (bit != 0) {
+        const uint64_t used = Lane::atomic_or(&part.used[word], bit);
+        if ((used & bit) == 0) return word * 64 + cache_internal::lowest(bit);
+        bit = ~used & (used + 1);
       }
+      bit = 1;
     }
     return none;
   }

@@ -63,6 +63,7 @@ struct CacheWritePlace {
   Pair* slot = nullptr;
   uint64_t word = 0;
   bool found = false;
+  uint32_t empty = 0;  // see CachePlace
 };
 
 // A tile changes entries; see TableUpdate.
@@ -155,15 +156,28 @@ struct CacheScan {
   }
 };
 
+// What lookups are for: the entry of a key, the one that has its signature, or a place to put it.
+enum class CacheLookup : uint8_t { key, signature, place };
+
+template <CacheLookup purpose, class Part, class Unit>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE CachePlace find_for(const Unit& unit, Part* part,
+                                                         uint64_t hash) {
+  if constexpr (purpose == CacheLookup::place && requires { Part::find_place(unit, part, hash); }) {
+    return Part::find_place(unit, part, hash);
+  } else {
+    return Part::template find<purpose != CacheLookup::signature>(unit, part, hash);
+  }
+}
+
 // What each lane's home has, found by units of `lanes` lanes; of the first `rows_per_tile` lanes of
 // each tile. `slack`: see SetPart. All lanes of a warp call.
-template <uint32_t lanes, uint32_t rows_per_tile, bool compare, class Part, class Lane>
+template <uint32_t lanes, uint32_t rows_per_tile, CacheLookup purpose, class Part, class Lane>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE CachePlace find_cached(const TileLanes<Lane>& tile,
                                                             const CacheHome<Part>& home,
                                                             uint64_t slack) {
   const LaneUnit<Lane, lanes, true> unit(tile.lane());
   const auto look = [&](Part* part, uint64_t hash, uint64_t time) {
-    const CachePlace place = Part::template find<compare>(unit, part, hash);
+    const CachePlace place = find_for<purpose>(unit, part, hash);
     if (place.found) Part::touch(unit, *part, place, time, slack);
     return place;
   };
@@ -181,10 +195,14 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE CachePlace find_cached(const TileLanes<Lane
       const CachePlace place = look(owner < rows_per_tile ? reinterpret_cast<Part*>(part) : nullptr,
                                     tile.from(home.hash, owner % tile_lanes), time);
       CachePlace its;
-      if constexpr (!compare) its.hash = tile.from(place.hash, source);
+      if constexpr (purpose == CacheLookup::signature) its.hash = tile.from(place.hash, source);
       its.word = tile.from(place.word, source);
-      its.entry = tile.from(place.entry, source);
-      its.found = tile.from(uint32_t{place.found}, source) != 0;
+      // What else is asked of a lookup, by one shuffle.
+      const uint32_t told =
+          tile.from(place.empty << 16 | place.entry << 1 | (place.found ? 1 : 0), source);
+      its.empty = told >> 16;
+      its.entry = told >> 1 & 0x7fff;
+      its.found = (told & 1) != 0;
       if (tile.number() / units == first / units) mine = its;
     }
     return mine;
@@ -214,21 +232,22 @@ struct CacheKind {
   template <uint32_t rows_per_tile, class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static Found find(const SteadyTile<Lane>& tile,
                                                          FindShared& /*shared*/, const Home& home) {
-    const CachePlace place = find_cached<lanes, rows_per_tile, true>(tile, home, home.slack);
+    const CachePlace place =
+        find_cached<lanes, rows_per_tile, CacheLookup::key>(tile, home, home.slack);
     return {place.found, place.word};
   }
   // The same without a comparison: what has the key's signature, with the hash of its key.
   template <uint32_t rows_per_tile, class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static CachePlace find_stored(const SteadyTile<Lane>& tile,
                                                                      const Home& home) {
-    return find_cached<lanes, rows_per_tile, false>(tile, home, home.slack);
+    return find_cached<lanes, rows_per_tile, CacheLookup::signature>(tile, home, home.slack);
   }
   template <uint32_t rows_per_tile, uint32_t at_a_time, class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static CacheWritePlace find_place(
       const SoleWriterTile<Lane>& tile, PlaceShared& /*shared*/, const Home& home) {
-    const CachePlace place = find_cached<lanes, rows_per_tile, true>(tile, home, 0);
-    if (!place.found) return {};
-    return {&home.part->entry[place.entry], place.word, true};
+    const CachePlace place = find_cached<lanes, rows_per_tile, CacheLookup::place>(tile, home, 0);
+    if (!place.found) return {nullptr, 0, false, place.empty};
+    return {&home.part->entry[place.entry], place.word, true, 0};
   }
   template <uint32_t rows_per_tile, uint32_t at_a_time, class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static CacheWritePlace find_first_place(
@@ -243,11 +262,12 @@ struct CacheKind {
     return exchange_pair_alone(place.slot, {home.hash, place.word}, {home.hash, to.value});
   }
   template <class Lane>
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static bool insert_alone(const Home& home,
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static bool insert_alone(const CacheWritePlace& place,
+                                                                const Home& home,
                                                                 uint64_t value) requires requires {
-    Part::template insert_alone<Lane>(*home.part, Pair());
+    Part::template insert_alone<Lane>(*home.part, Pair(), 0u);
   }
-  { return Part::template insert_alone<Lane>(*home.part, {home.hash, value}); }
+  { return Part::template insert_alone<Lane>(*home.part, {home.hash, value}, place.empty); }
   template <class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static bool claim(const CacheWritePlace& /*place*/,
                                                          const Home& /*home*/, uint64_t /*value*/) {

@@ -31,6 +31,15 @@ class LaneUnit {
     if constexpr (count == 1) return predicate ? 1 : 0;
     return (lane_.ballot(in_step ? whole_warp : mask_, predicate) & mask_) >> base_;
   }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t either(uint32_t bits) const {
+    for (uint32_t step = 1; step < count; step *= 2) bits |= shuffled(bits, lane_.thread() ^ step);
+    return bits;
+  }
+  template <class T>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE T from(T value, uint32_t lane) const {
+    if constexpr (count == 1) return value;
+    return shuffled(value, base_ + lane);
+  }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool vote(bool predicate) const {
     if constexpr (!in_step) return predicate;
     return lane_.ballot(whole_warp, predicate) != 0;
@@ -60,6 +69,11 @@ class LaneUnit {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static void wait() {}
 
  private:
+  template <class T>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE T shuffled(T value, uint32_t source) const {
+    return lane_.shuffle(in_step ? whole_warp : mask_, value, source % 32);
+  }
+
   const Lane& lane_;
   uint32_t number_;
   uint32_t base_;

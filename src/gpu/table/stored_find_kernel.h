@@ -15,12 +15,13 @@
 #include "gpu/kernel/warp_find.h"
 #include "gpu/platform/device_error.h"
 #include "gpu/platform/grid.h"
+#include "gpu/table/find_kernel.h"
 
 namespace isotherm {
 
 template <class Kind>
 struct StoredFindKernel {
-  static constexpr uint32_t blocks_per_multiprocessor = 8;
+  static constexpr uint32_t blocks_per_multiprocessor = find_blocks_of<Kind>();
   static constexpr uint32_t threads = find_threads;
 
   typename Kind::View table;
