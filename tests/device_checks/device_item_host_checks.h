@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "device_checks/device_item_checks.h"
@@ -223,6 +225,34 @@ uint64_t check_index_after_large(Device& device, uint64_t scale) {
   return wrong;
 }
 
+// A walk shows keys of all lengths, wherever their items lie.
+template <class Device>
+uint64_t check_walk_over_both(Device& device, uint64_t /*scale*/) {
+  constexpr uint64_t large = 1000;
+  DeviceItemOptions options = small_items(67, 64);
+  options.host_memory = 1 << 20;
+  options.host_items_from = large;
+  ModelledItems<Device> table(device, options);
+  ItemBatch puts;
+  for (uint64_t i = 0; i < 50; ++i) {
+    puts.push_back({TableOp::put, std::string(i * 6, 'k'), std::string(i % 2 * large, 'v'), 0});
+  }
+  table.run(puts);
+  const gpu::ItemStats stats = table.stats();
+  if (stats.host_entries == 0 || stats.host_entries == stats.entries) table.fail("one memory only");
+  std::map<std::string, uint64_t> seen;
+  uint64_t cursor = 0;
+  do {
+    std::vector<WalkedItem> items;
+    cursor = table.store().walk(cursor, 10, items);
+    for (const WalkedItem& item : items) seen[item.key] = item.value_bytes;
+  } while (cursor != 0);
+  std::map<std::string, uint64_t> there;
+  for (const ItemRequest& put : puts) there[put.key] = put.value.size();
+  if (seen != there) table.fail("a walk showed other items");
+  return table.wrong();
+}
+
 template <class Device>
 constexpr DeviceItemCheck<Device> device_item_host_checks[] = {
     {"items beyond device", check_items_beyond_device<Device>},
@@ -236,6 +266,7 @@ constexpr DeviceItemCheck<Device> device_item_host_checks[] = {
     {"placement by size", check_placement_by_size<Device>},
     {"index beside host", check_index_beside_host<Device>},
     {"index after large", check_index_after_large<Device>},
+    {"walk over both", check_walk_over_both<Device>},
 };
 
 }  // namespace isotherm

@@ -2,8 +2,9 @@
 // hash (gpu/table/scan_kernel.h), then the items that these lead to.
 //
 // What is shown of an item goes into a slot of pinned memory: its sizes, expiry and flags, and its
-// key where that is short; a longer one is copied by itself. Items behind another in a chain, whose
-// hashes agree in all bits, are shown by another launch; there are hardly any.
+// key where that is short. A longer one is copied by itself: by the device where it lies there, and
+// by the host where its item lies in pinned memory. Items behind another in a chain, whose hashes
+// agree in all bits, are shown by another launch; there are hardly any.
 //
 // Threads. One at a time, within a call of the table's (gpu/items/device_item_store.h).
 #pragma once
@@ -31,7 +32,8 @@ struct ItemSlot {
   int64_t expiry;
   uint32_t flags;
   uint32_t value_bytes;
-  uint64_t key_bytes;
+  uint32_t key_bytes;
+  bool on_host;
   uint64_t key[key_words];
 };
 
@@ -55,6 +57,7 @@ struct ShowItemsKernel {
       slot.flags = item.flags();
       slot.value_bytes = item.value_bytes;
       slot.key_bytes = item.key_bytes;
+      slot.on_host = (item.head & item_head::host_bit) != 0;
       const uint64_t words = words_of(item.key_bytes);
       for (uint32_t i = 0; i < words && i < ItemSlot::key_words; ++i) slot.key[i] = item.key()[i];
     });
@@ -113,6 +116,8 @@ class ItemWalk {
       item.key.resize(slot.key_bytes);
       if (slot.key_bytes <= sizeof slot.key) {
         std::memcpy(item.key.data(), slot.key, slot.key_bytes);
+      } else if (slot.on_host) {
+        std::memcpy(item.key.data(), slot.key_at, slot.key_bytes);
       } else {
         require_device(device_.to_host(stream, item.key.data(), slot.key_at, slot.key_bytes) &&
                            device_.synchronize(stream),
