@@ -346,15 +346,16 @@ class DeviceItemMemory {
     if (memory_of(target.side).below_cap() < all_bytes) return false;
     DeviceArray<Device, char> slab(memory_of(target.side), bytes);
     if (slab.empty()) return false;
-    // Whoever reads an item reads whole units, and so words of blocks that had no item yet.
-    require_device(
-        target.side == MemorySide::host || device_.clear(stream, slab.data(), slab.bytes()),
-        "clear blocks for items");
     const uint64_t ample = std::max(wanted, of.places.size() * 5 / 4);
     if (lengthens && !move_list(list, ample, listed, stream) &&
         !move_list(list, wanted, listed, stream)) {
       return false;
     }
+    // Whoever reads an item reads whole units, and so words of blocks that had no item yet. The
+    // slab stays now: one that is given back may have nothing queued on it.
+    require_device(
+        target.side == MemorySide::host || device_.clear(stream, slab.data(), slab.bytes()),
+        "clear blocks for items");
     classes_[c].slabs.push_back({std::move(slab), blocks, target.side});
     of.blocks += blocks;
     of.fresh += blocks;

@@ -152,6 +152,21 @@ TEST(DeviceItemStore, WithoutMemoryPutsAreRefusedAndLaterOnesAreNot) {
   EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
 }
 
+// At whatever allocation memory ends, the device has nothing to do on what was given back.
+TEST(DeviceItemStore, MemoryThatIsGivenBackIsNotUsed) {
+  for (uint64_t allocations = 0; allocations < 4; ++allocations) {
+    FakeDevice device(1, memory);
+    Modelled table(device, small_items(1, 64));
+    table.run_host(numbered_puts(0, 20, 10));
+    device.fail_allocations_after(allocations);
+    table.run_host(numbered_puts(20, 64, 100));
+    device.fail_allocations_after(FakeDevice::never);
+    table.check_all();
+    EXPECT_EQ(table.wrong(), 0u) << allocations;
+    EXPECT_EQ(device.take_errors(), std::vector<std::string>{}) << allocations;
+  }
+}
+
 // Host memory that cannot be had is full: at whatever allocation it ends, nothing goes wrong, and
 // when there is some again nothing is refused.
 TEST(DeviceItemStore, WithoutHostMemoryPutsAreRefusedAndLaterOnesAreNot) {
