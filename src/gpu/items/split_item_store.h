@@ -104,6 +104,7 @@ class SplitItemStore {
   uint64_t walk(uint64_t cursor, uint64_t wanted, std::vector<WalkedItem>& to) {
     const uint64_t number = cursor % ShardLayout::most_shards;
     if (number >= stores_.size()) throw std::invalid_argument("the cursor is none of this table");
+    loss_.require_usable();
     const Keep keep;
     require_device(devices_[number]->enter(), "choose the GPU");
     const uint64_t next = stores_[number]->walk(cursor - number, wanted, to);

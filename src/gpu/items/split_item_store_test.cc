@@ -45,6 +45,8 @@ TEST(SplitItemStore, IsLostWhenALaunchOfAnyDeviceFails) {
     gpus.devices[failing]->fail_launches_after(FakeDevice::never);
     EXPECT_THROW(table.run(puts), DeviceError);
     EXPECT_THROW(table.stats(), DeviceError);
+    std::vector<WalkedItem> items;
+    EXPECT_THROW(table.store().walk(0, 1, items), DeviceError);
     for (const auto& device : gpus.devices) {
       EXPECT_EQ(device->take_errors(), std::vector<std::string>{});
     }
