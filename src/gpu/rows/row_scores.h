@@ -72,7 +72,7 @@ class RowScoring {
   void evict(Index& index, uint64_t wanted, uint64_t free, Stream stream) {
     const uint64_t rows = rows_.count();
     const uint64_t least = std::min(wanted, std::max<uint64_t>(rows / 16, 64));
-    if (free >= least) return;
+    if (rows == 0 || free >= least) return;  // there are none where the first slab found no memory
     const uint64_t some = std::min(most_, std::max(rows / 64, least - free));
     const uint32_t lowest = find_lowest(some, stream);
     if (lowest == 0) return;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -132,6 +133,35 @@ TEST(SplitRowStore, HostMemoryThatTheSystemDoesNotGiveCountsAsFull) {
   store.run_host({gpu::RowOp::get, stored.size(), stored.data(), rows.data(), found.data()});
   for (size_t i = 0; i < rows.size(); ++i) ASSERT_EQ(rows[i], stored[i / 8] + i % 8) << i;
   EXPECT_EQ(gpus.devices[0]->take_errors(), std::vector<std::string>{});
+}
+
+// Whatever memory there is for the first rows: without any there are none that could go.
+TEST(SplitRowStore, RowsThatWouldEvictOthersAreRefusedWhileThereIsNoMemory) {
+  constexpr uint64_t count = 10;
+  DeviceRowOptions options{16, 16 * 64, {0, 3, 4, 64}};
+  options.scores = gpu::RowScores::given;
+  options.evicts = true;
+  DeviceRequestSource source(1);
+  const std::vector<uint64_t> keys = source.keys(count);
+  uint64_t refused = 0;
+  for (uint64_t allocations = 0; allocations < 12; ++allocations) {
+    FakeGpus gpus(1, 1);
+    SplitRowStore<FakeDevice> store(gpus.pointers, options);
+    std::vector<uint64_t> rows(count * 2);
+    std::vector<uint8_t> found(count);
+    const gpu::RowRequests puts{gpu::RowOp::put, count, keys.data(), rows.data(), found.data()};
+    gpus.devices[0]->fail_allocations_after(allocations);
+    try {
+      store.run_host(puts);
+      refused += found == std::vector<uint8_t>(count, reply_retry) ? 1 : 0;
+    } catch (const std::bad_alloc&) {  // without what a call of the host works in
+    }
+    gpus.devices[0]->fail_allocations_after(FakeDevice::never);
+    store.run_host(puts);
+    EXPECT_EQ(found, std::vector<uint8_t>(count, 1)) << allocations;
+    EXPECT_EQ(gpus.devices[0]->take_errors(), std::vector<std::string>{}) << allocations;
+  }
+  EXPECT_GT(refused, 0u);
 }
 
 TEST(SplitRowStore, RefusesAPlaceThatItHasNot) {
