@@ -92,6 +92,12 @@ struct ServerState {
   // its memory until its batch has ended, and an index of a fixed size is a good part of the cap.
   bool flush_ends_turn() const { return options.store.index != IndexChoice::line; }
 
+  // That users are shown. With items on a GPU it is the GPU's, while host memory, their cache,
+  // evicts in any case.
+  EvictionPolicy policy() const {
+    return options.store.gpu_items != 0 ? options.store.maxmemory_policy : engine.policy();
+  }
+
   Statistics statistics() const;
   void reset_statistics();
   // Called ten times a second by one loop.

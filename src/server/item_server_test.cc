@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -73,6 +74,24 @@ TEST_F(ItemServerTest, TheNextServerHasWhatTheJournalHas) {
     expect({"MGET", "kept", "changed", "erased"}, "*3\r\n$1\r\n1\r\n$1\r\n2\r\n$-1\r\n");
     expect({"PTTL", "expires"}, ":5000\r\n");
     expect({"DBSIZE"}, ":3\r\n");
+  }
+}
+
+// Host memory evicts whatever the policy of the GPU is.
+TEST_F(ItemServerTest, ThePolicyIsTheOneOfTheStart) {
+  for (const auto& [policy, name, other] :
+       {std::tuple{EvictionPolicy::noeviction, "noeviction", "allkeys-lru"},
+        std::tuple{EvictionPolicy::allkeys_random, "allkeys-random", "noeviction"}}) {
+    options_.store.maxmemory_policy = policy;
+    start();
+    const std::string bytes = std::to_string(std::string_view(name).size());
+    expect({"CONFIG", "GET", "maxmemory-policy"},
+           "*2\r\n$16\r\nmaxmemory-policy\r\n$" + bytes + "\r\n" + name + "\r\n");
+    expect({"CONFIG", "SET", "maxmemory-policy", name}, "+OK\r\n");
+    expect(
+        {"CONFIG", "SET", "maxmemory-policy", other},
+        "-ERR CONFIG SET failed (possibly related to argument 'maxmemory-policy') - with items on "
+        "a GPU the policy is chosen at start\r\n");
   }
 }
 

@@ -184,7 +184,7 @@ void write_packets(const ServerState& server, Output& output) {
 }
 
 void write_settings(const ServerState& server, Output& output) {
-  const bool evicts = server.engine.policy() != EvictionPolicy::noeviction;
+  const bool evicts = server.policy() != EvictionPolicy::noeviction;
   std::string addresses;
   for (const std::string& address : server.options.bind) {
     addresses += (addresses.empty() ? "" : ",") + address;

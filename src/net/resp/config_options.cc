@@ -74,7 +74,7 @@ std::string set_maxmemory(ServerState& server, std::string_view text, bool dry) 
 }
 
 std::string get_policy(const ServerState& server) {
-  return std::string(to_string(server.engine.policy()));
+  return std::string(to_string(server.policy()));
 }
 std::string set_policy(ServerState& server, std::string_view text, bool dry) {
   std::string name(text);
@@ -84,8 +84,8 @@ std::string set_policy(ServerState& server, std::string_view text, bool dry) {
     return "argument(s) must be one of the following: volatile-lru, volatile-ttl, allkeys-lru, "
            "allkeys-random, noeviction";
   }
-  if (server.options.store.gpu_items != 0 && *policy != server.engine.policy()) {
-    return "with items on a GPU the policy is chosen at start";
+  if (server.options.store.gpu_items != 0) {
+    return *policy == server.policy() ? "" : "with items on a GPU the policy is chosen at start";
   }
   if (server.options.store.index != IndexChoice::line && !evicts_any_key(*policy)) {
     return "an index of a fixed size needs allkeys-lru or allkeys-random";

@@ -105,7 +105,7 @@ void memory(ServerState& server, const Statistics& statistics, InfoLines& lines)
   lines.line("used_memory_pages_ahead", engine.ahead_bytes);
   lines.bytes("total_system_memory", uint64_t{machine.totalram} * machine.mem_unit);
   lines.bytes("maxmemory", server.engine.maxmemory());
-  lines.line("maxmemory_policy", to_string(server.engine.policy()));
+  lines.line("maxmemory_policy", to_string(server.policy()));
   lines.line("mem_fragmentation_ratio", InfoLines::ratio(resident, used));
   lines.line("mem_fragmentation_bytes", std::to_string(static_cast<int64_t>(resident - used)));
   lines.zero("mem_replication_backlog");
