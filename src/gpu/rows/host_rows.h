@@ -71,6 +71,9 @@ class HostRows {
     return next;
   }
 
+  // Behind a call that failed: what it has queued works in memory of this.
+  void settle() { device_.synchronize(stream_.get()); }
+
  private:
   template <class T>
   struct Column {

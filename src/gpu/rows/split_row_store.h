@@ -261,7 +261,13 @@ class SplitRowStore {
     const std::lock_guard guard(host_mutex_);
     gpus_[0]->enter();
     if (!host_rows_) host_rows_.emplace(gpus_[0]->device, row_bytes());
-    work(*host_rows_);
+    try {
+      work(*host_rows_);
+    } catch (...) {
+      gpus_[0]->enter();
+      host_rows_->settle();
+      throw;
+    }
   }
   template <class Work>
   void each(Work&& work) {

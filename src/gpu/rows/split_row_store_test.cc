@@ -68,6 +68,23 @@ TEST(SplitRowStore, IsLostWhenALaunchOfAnyDeviceFails) {
   }
 }
 
+TEST(SplitRowStore, CallsOfTheHostThatFailLeaveNothingUnderWay) {
+  FakeGpus gpus(2, 1);
+  {
+    SplitRowStore<FakeDevice> store(gpus.pointers, {64, 64 * 64, {0, 3, 4, 256}});
+    DeviceRequestSource source(1);
+    const std::vector<uint64_t> keys = source.keys(200);
+    std::vector<char> rows(keys.size() * 64);
+    gpus.devices[1]->fail_launches_after(0);
+    for (const uint64_t count : {20, 50, 200}) {
+      EXPECT_THROW(store.run_host({gpu::RowOp::put, count, keys.data(), rows.data(), nullptr}),
+                   DeviceError);
+    }
+    gpus.devices[1]->fail_launches_after(FakeDevice::never);
+  }
+  gpus.expect_clean();
+}
+
 TEST(SplitRowStore, BuffersTakeAnEighthOfACap) {
   FakeGpus gpus(2, 1);
   constexpr uint64_t cap = 4 << 20;
