@@ -77,10 +77,12 @@ class SplitItemStore {
     require_device(devices_[home]->enter(), "choose the GPU");
     if (alone() != nullptr) return stores_[0]->run(requests, stream);
     item_columns::check_call(requests);
-    use([&] {
-      OnHost there(*devices_[home], stream, requests);
-      answer(there.requests, false);
-      there.bring_back(requests);
+    guard([&] {
+      OnHost there(*devices_[home], stream, requests);  // without memory for it nothing has changed
+      all_or_lost([&] {
+        answer(there.requests, false);
+        there.bring_back(requests);
+      });
     });
   }
   void run(const gpu::ItemRequests& requests, Stream stream) { run(requests, 0, stream); }
@@ -217,19 +219,23 @@ class SplitItemStore {
   };
 
   template <class Work>
-  void use(Work&& work) {
+  void guard(Work&& work) {
     const Keep keep;
-    const std::lock_guard guard(mutex_);
-    loss_.guard(
-        [&] {
-          try {
-            work();
-          } catch (const std::bad_alloc&) {
-            loss_.lose();  // some rows may have taken effect
-            throw;
-          }
-        },
-        [] {});
+    const std::lock_guard lock(mutex_);
+    loss_.guard(work, [] {});
+  }
+  template <class Work>
+  void all_or_lost(Work&& work) {
+    try {
+      work();
+    } catch (const std::bad_alloc&) {
+      loss_.lose();  // some rows may have taken effect
+      throw;
+    }
+  }
+  template <class Work>
+  void use(Work&& work) {
+    guard([&] { all_or_lost(work); });
   }
   template <class Work>
   void each(Work&& work) {

@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <new>
 #include <string>
 #include <vector>
 
+#include "device_checks/device_table_checks.h"
 #include "device_checks/split_item_checks.h"
 #include "device_checks/test_size.h"
 #include "fake_device/fake_gpus.h"
+#include "items/poison.h"
 
 namespace isotherm::split_item_store_test {
 namespace {
@@ -51,6 +54,30 @@ TEST(SplitItemStore, IsLostWhenALaunchOfAnyDeviceFails) {
       EXPECT_EQ(device->take_errors(), std::vector<std::string>{});
     }
   }
+}
+
+// Arrays on a GPU are copied to the host before anything is done.
+TEST(SplitItemStore, IsNotLostWhereTheHostHasNoRoomForACall) {
+  if (poison::sanitized) GTEST_SKIP() << "sanitizers end a program that asks for so much";
+  FakeGpus gpus(2, 1);
+  {
+    SplitModelledItems<FakeDevice> table(*gpus.pointers[0], gpus.pointers, small_items(1, 64));
+    table.run_host({{TableOp::put, "", "value"}});
+    gpus.devices[0]->enter();
+    DeviceMemory<FakeDevice> memory(*gpus.devices[0], 0);
+    const DeviceStream<FakeDevice> stream(*gpus.devices[0]);
+    const auto offsets = upload_to(*gpus.devices[0], memory, stream.get(), std::vector<int64_t>(2));
+    const auto replies = upload_to(*gpus.devices[0], memory, stream.get(), std::vector<int64_t>(2));
+    const auto bytes = upload_to(*gpus.devices[0], memory, stream.get(), std::vector<char>(8));
+    gpu::ItemRequests get;
+    get.rows = 1;
+    get.keys = {offsets.data(), bytes.data()};
+    get.replies = {nullptr, replies.data(), bytes.data(), ~uint64_t{0} >> 1};
+    EXPECT_THROW(table.store().run(get, 0, stream.get()), std::bad_alloc);
+    table.check_all();
+    EXPECT_EQ(table.wrong(), 0u);
+  }
+  gpus.expect_clean();
 }
 
 TEST(SplitItemStore, RefusesAPlaceThatItHasNot) {
