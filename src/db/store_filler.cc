@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/raise_to.h"
+#include "durability/journal_reader.h"
 #include "tree/tree.h"
 
 namespace isotherm {
@@ -106,6 +107,29 @@ bool StoreFiller::put_again(Batch::Row row, MetaRequest* with_state) {
     if (tree == nullptr || !tree->flush()) return false;
   }
   return false;
+}
+
+// As `put_again`: what memory has no room for is awaited.
+bool StoreFiller::get(uint32_t database, std::string_view key, std::string& value,
+                      uint64_t& version) {
+  Tree* const tree = engine_.tree();
+  for (int left = most_tries; left > 0; --left) {
+    Batch batch;
+    batch.select(database);
+    batch.get(key);
+    worker_.submit(batch, now_ms_);
+    const Reply& reply = batch.reply(0);
+    if (reply.status == Status::not_found) return false;
+    if (reply.status == Status::ok) {
+      value = reply.value();
+      version = reply.version;
+      return true;
+    }
+    batch.clear();
+    worker_.maintain(now_ms_);
+    if (tree == nullptr || !tree->flush()) break;
+  }
+  throw JournalError("journal: a value that it has changes of cannot be read");
 }
 
 void StoreFiller::note_refused(Batch::Row row) {

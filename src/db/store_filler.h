@@ -50,6 +50,9 @@ class StoreFiller {
   void put(const Item& item, bool copies = false);
   void erase(uint32_t database, std::string_view key);
   void finish();
+  // The value that a key has in the store, which a tree may have to bring; false: none. It must not
+  // be one that was put or erased here. Throws JournalError where it cannot be had.
+  bool get(uint32_t database, std::string_view key, std::string& value, uint64_t& version);
 
  private:
   static constexpr Batch::Row most_rows = 512;

@@ -45,7 +45,19 @@ void check_database(const Engine& engine, uint32_t database) {
                      ": more databases are needed");
 }
 
-// What of the base is still as it was.
+uint64_t state_of(const RecordHeader& record, int64_t now_ms) {
+  return record.state == 0 ? 0 : MetaState::fresh(now_ms) | record.state;
+}
+
+// The value of which the records have parts alone, with these.
+void put_parts(StoreFiller& filler, const ValueParts& parts, int64_t expiry, std::string& value,
+               int64_t now_ms) {
+  const RecordHeader& last = parts.last();
+  if (!parts.apply(value)) return JournalReader::check_may_lack(parts, expiry);
+  filler.put({last.database, last.key(), value, expiry, last.flags, state_of(last, now_ms)}, true);
+}
+
+// What of the base is still as it was, but for parts of some values.
 void fill_from_base(Engine& engine, const JournalReader& reader, FillTotals& totals) {
   const RdbFile file(reader.path_of_base());
   const JournalBase& base = reader.manifest().base;
@@ -55,15 +67,35 @@ void fill_from_base(Engine& engine, const JournalReader& reader, FillTotals& tot
   }
   WorkerPool(reader.parts()).run(file.parts(), [&](uint32_t part, uint32_t) {
     StoreFiller filler(engine, totals);
+    ValueParts parts;
     file.read(part, [&](const RdbItem& item) {
       int64_t expiry = item.expiry;
-      if (!reader.keeps(item.database, item.key, expiry)) return;
+      if (!reader.keeps(item.database, item.key, expiry, parts)) return;
       check_database(engine, item.database);
+      if (!parts.empty()) {
+        std::string value(item.value);
+        return put_parts(filler, parts, expiry, value, engine.clock().now_ms());
+      }
       filler.put({item.database, item.key, item.value, expiry, item.flags, item.state},
                  !file.has(item.key) || !file.has(item.value));
     });
     filler.finish();
   });
+}
+
+// Of a journal behind a tree, which has what the parts were made of, or something later.
+void fill_from_tree(Engine& engine, StoreFiller& filler, const ValueParts& parts, int64_t expiry,
+                    int64_t now_ms) {
+  const RecordHeader& last = parts.last();
+  std::string value;
+  uint64_t version = 0;
+  const bool is_over = expiry != no_expiry && expiry <= now_ms;
+  if (is_over && !has_database(engine, last.database)) return;
+  check_database(engine, last.database);
+  const bool has = !is_over && filler.get(last.database, last.key(), value, version);
+  if (has && version >= parts.base()) return put_parts(filler, parts, expiry, value, now_ms);
+  if (!is_over) JournalReader::check_may_lack(parts, expiry);
+  filler.erase(last.database, last.key());
 }
 
 // The manifest first: without it the others are nothing.
@@ -80,19 +112,24 @@ void fill_store(Engine& engine, const JournalReader& reader) {
   FillTotals totals;
   const bool erases = engine.tree() != nullptr;
   const int64_t now_ms = engine.clock().now_ms();
-  if (!reader.path_of_base().empty()) fill_from_base(engine, reader, totals);
+  const bool has_base = !reader.path_of_base().empty();
+  if (has_base) fill_from_base(engine, reader, totals);
   WorkerPool(reader.parts()).run(reader.parts(), [&](uint32_t part, uint32_t) {
     StoreFiller filler(engine, totals);
     const auto put_one = [&](const RecordHeader& put, int64_t expiry) {
-      const uint64_t state = put.state == 0 ? 0 : MetaState::fresh(now_ms) | put.state;
       const bool is_over = expiry != no_expiry && expiry <= now_ms;
       if (is_over && !has_database(engine, put.database)) return;
       check_database(engine, put.database);
       if (erases && is_over) return filler.erase(put.database, put.key());
-      filler.put({put.database, put.key(), put.value(), expiry, put.flags, state});
+      filler.put({put.database, put.key(), put.value(), expiry, put.flags, state_of(put, now_ms)},
+                 put.op == RecordOp::part);
     };
-    reader.read(part, put_one, [&](uint32_t database, std::string_view key) {
+    const auto erase_one = [&](uint32_t database, std::string_view key) {
       if (erases && has_database(engine, database)) filler.erase(database, key);
+    };
+    // What a base lacks was evicted, or had expired, before it was written.
+    reader.read(part, put_one, erase_one, [&](const ValueParts& parts, int64_t expiry) {
+      if (!has_base) fill_from_tree(engine, filler, parts, expiry, now_ms);
     });
     filler.finish();
   });

@@ -15,6 +15,10 @@
 // When a change is safe. `always`: it is on disk. `everysec`, `no`: the system has it, so it
 // survives the end of the process; it is on disk about a second later, or when the system likes.
 //
+// Parts of values. Of a long value of which little has changed the record has that part alone, if
+// the record of what it was made of is in the batch's own, or has its place before: it is when no
+// batch that is under way has changed the key, by its marks. Else it has the whole value.
+//
 // Batches in parts. Threads that share the rows of one batch with groups have a place and records
 // each, and the batch's number; their records become the batch's, one part behind the other, when
 // all have ended. So there is still one block.
@@ -120,8 +124,9 @@ class Journal final : public CommitSink, public Awaited {
   void fetch_ahead(uint32_t database, uint64_t hash) const override {
     marks_.fetch(hash_in(database, hash));
   }
-  void make_room(const ItemChange& change) override;
+  void make_room(const ItemChange& change, const ChangedPart* part) override;
   void changed(const ItemChange& change) override;
+  void changed_part(const ItemChange& change, const ChangedPart& part) override;
   void flushed(uint32_t database, uint64_t version, uint64_t token) override;
   void begins_parts(uint64_t token, std::span<uint64_t> parts) override;
   void ends_parts(uint64_t token, std::span<const uint64_t> parts, WorkerPool& pool) override;
@@ -191,6 +196,7 @@ class Journal final : public CommitSink, public Awaited {
   void take_memory(RunningBatch& running, uint64_t bytes);
   static char* take_room(RunningBatch& running, uint64_t bytes);
   void give_number(RunningBatch& running);
+  bool has_recorded(RunningBatch& running, uint64_t hash, uint64_t version);
   void note_change(RunningBatch& running, const RecordHeader& record, uint64_t hash);
   void seal_block(const RecordBuffer::Room& room, uint64_t bytes, uint32_t body_crc,
                   RunningBatch& running);

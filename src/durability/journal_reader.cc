@@ -10,6 +10,7 @@
 #include "base/seed.h"
 #include "base/worker_pool.h"
 #include "durability/mapped_file.h"
+#include "isotherm/batch.h"
 
 namespace isotherm {
 
@@ -138,6 +139,11 @@ void JournalReader::read_segment(size_t index) {
     if (block == nullptr) break;
     std::string_view body = block->body();
     while (const RecordHeader* const record = first_record(body)) {
+      if (!is_known_record(*record)) {
+        mapping.fail(
+            "has a record that this version cannot read, before byte " +
+            std::to_string(mapping.text().size() - rest.size() + sizeof *block + block->bytes));
+      }
       note(*record);
       body.remove_prefix(record_bytes(record->key_bytes, record->value_bytes));
     }
@@ -204,12 +210,16 @@ bool JournalReader::is_flushed(const RecordHeader& record) const {
 }
 
 void JournalReader::read(uint32_t part, const Visit& visit) const {
-  read(part, visit, [](uint32_t, std::string_view) {});
+  read(
+      part, visit, [](uint32_t, std::string_view) {}, [](const ValueParts&, int64_t) {});
 }
 
-void JournalReader::read(uint32_t part, const Visit& visit, const VisitErased& erased) const {
+void JournalReader::read(uint32_t part, const Visit& visit, const VisitErased& erased,
+                         const VisitParts& parts_alone) const {
   const std::vector<Entry>& entries = parts_[part];
   std::vector<Entry> group, others;  // of one hash
+  ValueParts parts;
+  std::string text;
   for (size_t i = 0; i < entries.size();) {
     for (const uint64_t hash = entries[i].hash; i < entries.size() && entries[i].hash == hash;
          ++i) {
@@ -218,27 +228,61 @@ void JournalReader::read(uint32_t part, const Visit& visit, const VisitErased& e
     while (!group.empty()) {
       const RecordHeader& one = *group.front().record;
       Newest newest;
+      parts.clear();
       for (const Entry& entry : group) {
         if (entry.is_of(one.database, one.key())) {
-          newest.note(*entry.record);
+          newest.note(*entry.record, parts);
         } else {
           others.push_back(entry);
         }
       }
       group.swap(others);
       others.clear();
-      if (newest.value == nullptr) continue;
-      if (newest.value->op != RecordOp::put) {
-        erased(one.database, one.key());
+      parts.keep_behind(newest.value != nullptr ? newest.value->version : 0);
+      if (parts.empty() && newest.value == nullptr) continue;
+      if (newest.value == nullptr && manifest_.base.is_there()) {
+        parts_alone(parts, newest.expiry_behind(parts.last()));
         continue;
       }
-      const bool later = newest.expiry != nullptr && newest.expiry->version > newest.value->version;
-      visit(*newest.value, (later ? newest.expiry : newest.value)->expiry);
+      const RecordHeader* const its =
+          parts.empty() ? newest.value : put_together(newest.value, parts, text);
+      if (its == nullptr) {
+        check_may_lack(parts, newest.expiry_behind(parts.last()));
+      } else if (its->op != RecordOp::erase) {
+        visit(*its, newest.expiry_behind(*its));
+        continue;
+      }
+      erased(one.database, one.key());
     }
   }
 }
 
-bool JournalReader::keeps(uint32_t database, std::string_view key, int64_t& expiry) const {
+// The record of the whole value, in `text`; null: it is not the one that the parts were made of.
+const RecordHeader* JournalReader::put_together(const RecordHeader* put, const ValueParts& parts,
+                                                std::string& text) {
+  if (put == nullptr || put->op != RecordOp::put || parts.base() > put->version) return nullptr;
+  const size_t value_at = sizeof(RecordHeader) + put->key_bytes;
+  text.assign(reinterpret_cast<const char*>(put), value_at + put->value_bytes);
+  if (!parts.apply(text, value_at)) return nullptr;
+  RecordHeader head = parts.last();
+  head.value_bytes = text.size() - value_at;
+  std::memcpy(text.data(), &head, sizeof head);
+  return reinterpret_cast<const RecordHeader*>(text.data());
+}
+
+// What had expired is not written anew, and not part of a snapshot or a tree, though parts of it
+// may be in segments that stay.
+void JournalReader::check_may_lack(const ValueParts& parts, int64_t expiry) {
+  constexpr size_t most_shown = 40;
+  if (expiry != no_expiry) return;
+  throw JournalError("journal: it has changes of the value of '" +
+                     std::string(parts.last().key().substr(0, most_shown)) +
+                     "', but not the value that they were made of");
+}
+
+bool JournalReader::keeps(uint32_t database, std::string_view key, int64_t& expiry,
+                          ValueParts& parts) const {
+  parts.clear();
   if (flushed_.contains(database)) return false;
   const uint64_t hash = hash_bytes(key, database);
   const std::vector<Entry>& entries = parts_[hash % parts_.size()];
@@ -246,9 +290,14 @@ bool JournalReader::keeps(uint32_t database, std::string_view key, int64_t& expi
                                 [](const Entry& its, uint64_t than) { return its.hash < than; });
   Newest newest;
   for (; entry != entries.end() && entry->hash == hash; ++entry) {
-    if (entry->is_of(database, key)) newest.note(*entry->record);
+    if (entry->is_of(database, key)) newest.note(*entry->record, parts);
   }
-  if (newest.expiry != nullptr) expiry = newest.expiry->expiry;
+  parts.keep_behind(0);
+  if (!parts.empty()) {
+    expiry = newest.expiry_behind(parts.last());
+  } else if (newest.expiry != nullptr) {
+    expiry = newest.expiry->expiry;
+  }
   return newest.value == nullptr;
 }
 

@@ -8,8 +8,9 @@
 //
 // Versions decide what an item is, not the order of records: the newest put or erase of the key
 // that is newer than the last flush of its database, with the newest expiry behind it. So records
-// may be read in any order and twice. Where there is a base (durability/record.h), records up to
-// its version are passed over; what it has comes first, as far as `keeps` has it.
+// may be read in any order and twice. Parts of the value that are newer are written over it. Where
+// there is a base (durability/record.h), records up to its version are passed over; what it has
+// comes first, as far as `keeps` has it.
 //
 // Threads. `parts` parts hold disjoint keys, and may be read by a thread each.
 // Memory. The files are mapped; beside them 16 bytes a record.
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "durability/record.h"
+#include "durability/value_parts.h"
 
 namespace isotherm {
 
@@ -56,18 +58,27 @@ class JournalReader {
   std::vector<uint64_t> segment_lsns() const;
   // Of the base; empty: there is none.
   std::string path_of_base() const;
-  // Whether an item of the base is still what it was, if with another expiry.
-  bool keeps(uint32_t database, std::string_view key, int64_t& expiry) const;
+  // Whether an item of the base is still what it was, but for its expiry and for `parts`, which are
+  // to be written over its value.
+  bool keeps(uint32_t database, std::string_view key, int64_t& expiry, ValueParts& parts) const;
   // No version that was given is larger.
   uint64_t last_version() const { return last_version_; }
 
-  // What the store has to have of the part; the expiry may be over.
+  // What the store has to have of the part; the expiry may be over. One whose op is `part` has been
+  // put together, and goes when `visit` returns.
   using Visit = std::function<void(const RecordHeader& put, int64_t expiry)>;
   void read(uint32_t part, const Visit& visit) const;
   // For a store that has more than the records: also what it must not have of the part, and which
   // databases were flushed before.
   using VisitErased = std::function<void(uint32_t database, std::string_view key)>;
-  void read(uint32_t part, const Visit& visit, const VisitErased& erased) const;
+  // And values of which the records have parts alone: what these were made of is in the base, or
+  // in the files of a tree. Both may lack it if it has expired. Throws JournalError where parts do
+  // not fit to each other, or to a value that is there.
+  using VisitParts = std::function<void(const ValueParts& parts, int64_t expiry)>;
+  void read(uint32_t part, const Visit& visit, const VisitErased& erased,
+            const VisitParts& parts) const;
+  // Throws JournalError where values that will expire then may not lack what their parts need.
+  static void check_may_lack(const ValueParts& parts, int64_t expiry);
   std::vector<uint32_t> flushed() const;
   uint32_t parts() const { return static_cast<uint32_t>(parts_.size()); }
 
@@ -84,9 +95,15 @@ class JournalReader {
   struct Newest {
     const RecordHeader* value = nullptr;  // put or erase
     const RecordHeader* expiry = nullptr;
-    void note(const RecordHeader& record) {
+    void note(const RecordHeader& record, ValueParts& parts) {
+      if (record.op == RecordOp::part) return parts.add(record);
       const RecordHeader*& its = record.op == RecordOp::expiry ? expiry : value;
       if (its == nullptr || its->version < record.version) its = &record;
+    }
+    // Which is that of `stored`, or a later one.
+    int64_t expiry_behind(const RecordHeader& stored) const {
+      const bool later = expiry != nullptr && expiry->version > stored.version;
+      return (later ? expiry : &stored)->expiry;
     }
   };
 
@@ -95,6 +112,8 @@ class JournalReader {
   void check_names(const std::string& folder, const std::string& name);
   void read_segment(size_t index);
   void note(const RecordHeader& record);
+  static const RecordHeader* put_together(const RecordHeader* put, const ValueParts& parts,
+                                          std::string& text);
   void sort();
   bool is_flushed(const RecordHeader& record) const;
   bool is_damage(std::string_view rest, size_t written, uint64_t lsn) const;

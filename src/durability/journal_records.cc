@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/kill_point.h"
+#include "base/macros.h"
 #include "base/raise_to.h"
 #include "base/wait_for_memory.h"
 #include "base/worker_pool.h"
@@ -27,6 +28,26 @@ uint64_t most_record_bytes(const Batch& batch) {
     bytes += record_bytes(columns.key[row].size(), puts ? columns.value[row].size() : 0);
   }
   return bytes;
+}
+
+// But for the lengths.
+ISOTHERM_INLINE RecordHeader head_of(const ItemChange& change) {
+  RecordHeader record{};
+  record.database = change.database;
+  record.version = change.version;
+  if (change.new_item == nullptr || change.new_item->is_object()) {
+    record.op = RecordOp::erase;
+  } else if (change.new_item == change.old_item) {
+    record.op = RecordOp::expiry;
+    record.expiry = change.expiry;
+  } else {
+    record.op = RecordOp::put;
+    record.expiry = change.expiry;
+    record.flags = change.new_item->flags();
+    record.type = static_cast<uint8_t>(change.new_item->type());
+    record.state = static_cast<uint16_t>(change.new_item->state());
+  }
+  return record;
 }
 
 // Of what is recorded for no batch of a worker.
@@ -153,34 +174,59 @@ void Journal::note_change(RunningBatch& running, const RecordHeader& record, uin
   if (before != running.number) running.builds_on = std::max(running.builds_on, before);
 }
 
-void Journal::make_room(const ItemChange& change) {
+// Whether the record of this version of the key's value has its place, so that what is recorded now
+// comes behind it. It stays so for the batch.
+bool Journal::has_recorded(RunningBatch& running, uint64_t hash, uint64_t version) {
+  if (running.number == 0) give_number(running);
+  RunningBatch::Value& value = running.value_of(hash);
+  const bool noted =
+      value.number == running.number && value.hash == hash && value.version == version;
+  if (noted) return true;
+  if (!marks_.is_before(hash, ended_number(), 0)) return false;
+  value = {hash, version, running.number};
+  return true;
+}
+
+void Journal::make_room(const ItemChange& change, const ChangedPart* part) {
   if (change.reason == ItemChange::Reason::expired) return;
   if (change.token == 0 || is_reader(change.token)) return;
+  auto& running = *reinterpret_cast<RunningBatch*>(change.token);
   const Item* const item = change.new_item;
   const bool has_value = item != nullptr && !item->is_object() && item != change.old_item;
-  make_room(*reinterpret_cast<RunningBatch*>(change.token),
-            record_bytes(change.key.size(), has_value ? item->value().size() : 0));
+  uint64_t bytes = record_bytes(change.key.size(), has_value ? item->value().size() : 0);
+  if (part != nullptr &&
+      has_recorded(running, hash_in(change.database, change.hash), change.old_item->version())) {
+    bytes = part_record_bytes(change.key.size(), part->bytes);
+  }
+  make_room(running, bytes);
+}
+
+void Journal::changed_part(const ItemChange& change, const ChangedPart& part) {
+  if (change.token == 0 || is_reader(change.token)) return changed(change);
+  auto& running = *reinterpret_cast<RunningBatch*>(change.token);
+  const Item& item = *change.new_item;
+  const uint64_t hash = hash_in(change.database, change.hash);
+  const uint64_t base = change.old_item->version();
+  if (has_recorded(running, hash, base)) {
+    RecordHeader record = head_of(change);
+    record.op = RecordOp::part;
+    const uint64_t bytes = part_record_bytes(change.key.size(), part.bytes);
+    make_room(running, bytes);
+    note_change(running, record, change.hash);
+    put_part_record(take_room(running, bytes), record, change.key,
+                    {base <= first_version_ ? 0 : base, part.at, item.value().size()},
+                    item.value().substr(part.at, part.bytes));
+  } else {
+    changed(change);
+  }
+  running.value_of(hash) = {hash, item.version(), running.number};
 }
 
 void Journal::changed(const ItemChange& change) {
   if (change.reason == ItemChange::Reason::expired) return;
-  RecordHeader record{};
-  record.database = change.database;
-  record.version = change.version;
-  std::string_view value;
-  if (change.new_item == nullptr || change.new_item->is_object()) {
-    record.op = RecordOp::erase;
-  } else if (change.new_item == change.old_item) {
-    record.op = RecordOp::expiry;
-    record.expiry = change.expiry;
-  } else {
-    record.op = RecordOp::put;
-    record.expiry = change.expiry;
-    record.flags = change.new_item->flags();
-    record.type = static_cast<uint8_t>(change.new_item->type());
-    record.state = static_cast<uint16_t>(change.new_item->state());
-    value = change.new_item->value();
-  }
+  const RecordHeader record = head_of(change);
+  const std::string_view value =
+      record.op == RecordOp::put ? change.new_item->value() : std::string_view();
   if (change.token == 0 || is_reader(change.token)) {
     append_alone(record, change);
     if (any_waits_.load()) wake_writer();

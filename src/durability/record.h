@@ -5,6 +5,7 @@
 //   appendfilename.7          SegmentHeader, blocks one behind the other, zeros to the end
 //   block                     BlockHeader, records one behind the other
 //   record                    RecordHeader, key, value, zeros up to a multiple of 8 bytes
+//   value of a part           RecordPart, the bytes that are others from now on
 //
 // A block has the changes of one batch, or of a part of one that has no groups, and is read whole
 // or not at all: so is what takes effect together. Its LSN is the number of bytes of all blocks
@@ -25,6 +26,13 @@
 // that somebody is to bring a value for, is so after a start, too. What is set in place, as that
 // somebody has won, gets no record; then another one wins.
 //
+// Parts. Of a long value of which little has changed a record has the part alone. It is written
+// only where the record of the value that it was made of is in a block before, or where the item
+// was there when the journal was begun or gone on with: so whatever a crash takes away, what a part
+// needs is in the records, in the base, or in the files of the tree. These may have a later value
+// of the key; then all records behind that are there as well, and since a part says what bytes are,
+// and not how they have changed, the same parts once more lead to the same value.
+//
 // Lengths are checked before they are used, in 64 bits.
 #pragma once
 
@@ -44,6 +52,7 @@ enum class RecordOp : uint8_t {
   expiry,   // its expiry is this from now on
   flush,    // all keys of the database that have older versions are gone
   mark,     // nothing: it is there for what its block says of those before
+  part,     // some bytes of its value are others from now on, and so are its flags and expiry
 };
 
 struct RecordHeader {
@@ -55,13 +64,32 @@ struct RecordHeader {
   uint32_t flags;
   RecordOp op;
   uint8_t type;    // ValueType
-  uint16_t state;  // put: what memcached knows of it, as far as it is kept; 0: nothing
+  uint16_t state;  // put, part: what memcached knows of it, as far as it is kept; 0: nothing
 
   const char* body() const { return reinterpret_cast<const char*>(this) + sizeof *this; }
   std::string_view key() const { return {body(), key_bytes}; }
   std::string_view value() const { return {body() + key_bytes, value_bytes}; }
 };
 static_assert(sizeof(RecordHeader) == 40);
+
+// The value before is cut, or gets zeros behind it, so that it has `value_bytes`; then the bytes
+// behind this head are written to it.
+struct RecordPart {
+  uint64_t base;  // the version of the value that it was made of; 0: it was there at a start
+  uint64_t at;
+  uint64_t value_bytes;
+
+  // Of the value of a record, which has it.
+  static RecordPart of(std::string_view value) {
+    RecordPart its{};
+    std::memcpy(&its, value.data(), sizeof its);
+    return its;
+  }
+  static std::string_view bytes_of(std::string_view value) {
+    return value.substr(sizeof(RecordPart));
+  }
+};
+static_assert(sizeof(RecordPart) == 24);
 
 struct BlockHeader {
   static constexpr uint32_t right_magic = 0x4A42'4C4B;
@@ -83,7 +111,8 @@ static_assert(sizeof(BlockHeader) == 40);
 
 struct SegmentHeader {
   static constexpr char right_magic[8] = {'I', 'S', 'O', 'J', 'R', 'N', 'L', '1'};
-  static constexpr uint32_t right_format = 1;
+  static constexpr uint32_t right_format = 2;
+  static constexpr uint32_t oldest_format = 1;  // the same without parts
 
   char magic[8];
   uint32_t crc;  // of all that follows
@@ -101,6 +130,7 @@ static_assert(sizeof(SegmentHeader) == 64);
 struct ManifestOfSegments {
   static constexpr char right_magic[8] = {'I', 'S', 'O', 'M', 'A', 'N', 'I', '1'};
   static constexpr uint32_t right_format = 1;
+  static constexpr uint32_t oldest_format = 1;
 
   char magic[8];
   uint32_t crc;
@@ -120,10 +150,12 @@ struct JournalBase {
 
   static constexpr JournalBase in_tree() { return {0, 0, 1, 0}; }
   constexpr bool is_in_tree() const { return number == 0 && sum == 1; }
+  constexpr bool is_there() const { return number != 0 || is_in_tree(); }
 };
 
 struct Manifest : ManifestOfSegments {
   static constexpr uint32_t right_format = 2;
+  static constexpr uint32_t oldest_format = 2;
 
   JournalBase base;
 };
@@ -143,6 +175,22 @@ inline void put_record(char* to, RecordHeader record, std::string_view key,
   to += sizeof record;
   if (!key.empty()) std::memcpy(to, key.data(), key.size());
   if (!value.empty()) std::memcpy(to + key.size(), value.data(), value.size());
+}
+
+// The same of a part of a value.
+constexpr uint64_t part_record_bytes(uint64_t key_bytes, uint64_t bytes) {
+  return record_bytes(key_bytes, sizeof(RecordPart) + bytes);
+}
+inline void put_part_record(char* to, RecordHeader record, std::string_view key,
+                            const RecordPart& part, std::string_view bytes) {
+  record.key_bytes = static_cast<uint32_t>(key.size());
+  record.value_bytes = sizeof part + bytes.size();
+  std::memset(to + part_record_bytes(key.size(), bytes.size()) - 8, 0, 8);
+  std::memcpy(to, &record, sizeof record);
+  to += sizeof record;
+  to += key.copy(to, key.size());
+  std::memcpy(to, &part, sizeof part);
+  bytes.copy(to + sizeof part, bytes.size());
 }
 
 inline uint32_t block_crc(const BlockHeader& block, uint64_t store) {
@@ -171,6 +219,16 @@ inline const RecordHeader* first_record(std::string_view body) {
   return record_bytes(record->key_bytes, record->value_bytes) <= body.size() ? record : nullptr;
 }
 
+// Whether it is one that a journal writes; a value's length is one that an item can have.
+inline bool is_known_record(const RecordHeader& record) {
+  if (record.op != RecordOp::part) return record.op >= RecordOp::put && record.op < RecordOp::part;
+  if (record.value_bytes < sizeof(RecordPart)) return false;
+  const RecordPart part = RecordPart::of(record.value());
+  const uint64_t bytes = record.value_bytes - sizeof part;
+  return part.value_bytes <= ~uint32_t{0} && bytes <= part.value_bytes &&
+         part.at <= part.value_bytes - bytes;
+}
+
 // Of a SegmentHeader or a Manifest.
 template <class Header>
 uint32_t header_crc(const Header& header) {
@@ -190,7 +248,9 @@ const char* header_problem(const Header& header) {
     return "is not of a journal";
   }
   if (header.crc != header_crc(header)) return "is damaged in its header";
-  return header.format == Header::right_format ? nullptr : "has a format of another version";
+  const bool known =
+      Header::oldest_format <= header.format && header.format <= Header::right_format;
+  return known ? nullptr : "has a format of another version";
 }
 
 inline std::string manifest_path(const std::string& base) { return base + ".manifest"; }

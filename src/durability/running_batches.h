@@ -49,6 +49,16 @@ struct alignas(64) RunningBatch {
   std::unique_ptr<char[]> memory;  // room for the head of a block, and records
   uint64_t bytes = 0;              // of the records
   uint64_t capacity = 0;
+
+  // Of long values whose records are in its blocks or in blocks before, so that it may record parts
+  // of them. Only those of its number count.
+  struct Value {
+    uint64_t hash;
+    uint64_t version;
+    uint64_t number;
+  };
+  std::array<Value, 16> values{};
+  Value& value_of(uint64_t hash) { return values[hash % values.size()]; }
 };
 
 class RunningBatches {

@@ -120,14 +120,22 @@ CommitSink::Begun Snapshot::begins(const Batch& batch) {
 }
 
 void Snapshot::changed(const ItemChange& change) {
-  if (active_.load(std::memory_order_acquire)) {
-    try {
-      note(change);
-    } catch (const std::bad_alloc&) {
-      give_up();
-    }
-  }
+  note_if_active(change);
   if (behind_ != nullptr) behind_->changed(change);
+}
+
+void Snapshot::changed_part(const ItemChange& change, const ChangedPart& part) {
+  note_if_active(change);
+  if (behind_ != nullptr) behind_->changed_part(change, part);
+}
+
+void Snapshot::note_if_active(const ItemChange& change) {
+  if (!active_.load(std::memory_order_acquire)) return;
+  try {
+    note(change);
+  } catch (const std::bad_alloc&) {
+    give_up();
+  }
 }
 
 void Snapshot::grouped(uint64_t token) {

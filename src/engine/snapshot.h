@@ -67,6 +67,7 @@ class Snapshot final : public CommitSink, public SnapshotSource {
 
   Begun begins(const Batch& batch) override;
   void changed(const ItemChange& change) override;
+  void changed_part(const ItemChange& change, const ChangedPart& part) override;
   void fetch_ahead(uint32_t database, uint64_t hash) const override {
     if (behind_ != nullptr) behind_->fetch_ahead(database, hash);
   }
@@ -115,6 +116,7 @@ class Snapshot final : public CommitSink, public SnapshotSource {
   void keep_flushed(uint32_t database);
   void let_go_flushed(uint32_t database);
   bool is_walked(uint32_t database, uint64_t hash) const;
+  void note_if_active(const ItemChange& change);
   void note(const ItemChange& change);
   void give_up();
   int64_t take_expiry(const Item& item, uint32_t database);

@@ -74,6 +74,17 @@ struct ItemChange {
   const ObjectCall* call = nullptr;
 };
 
+// Which bytes of a long value a request has changed: the new item's value is the old item's, cut or
+// with zeros behind it so that it has the new length, with bytes of its own from `at` on. Neither
+// value is away, and the old item has not expired.
+struct ChangedPart {
+  static constexpr uint64_t least_value = 1 << 10;  // of the old item
+  static constexpr uint64_t most_of_value = 4;      // the part is no more than one of so many
+
+  uint64_t at;
+  uint64_t bytes;
+};
+
 class CommitSink {
  public:
   struct Begun {
@@ -83,11 +94,13 @@ class CommitSink {
   // Rows of `batch` are about to run.
   virtual Begun begins(const Batch& batch) = 0;
   virtual void changed(const ItemChange& change) = 0;
+  // The same, where little of a long value is another one: told in the place of `changed`.
+  virtual void changed_part(const ItemChange& change, const ChangedPart& part);
   // A change of the key may be told soon: what the sink will look at then may be fetched.
   virtual void fetch_ahead(uint32_t database, uint64_t hash) const;
   // For a sink that tells another: takes the memory that telling of this change needs, and nothing
-  // else. Throws std::bad_alloc.
-  virtual void make_room(const ItemChange& /*change*/) {}
+  // else. `part`: where `changed_part` will be told of it, else null. Throws std::bad_alloc.
+  virtual void make_room(const ItemChange& /*change*/, const ChangedPart* /*part*/) {}
   // Several threads are to run rows of a batch with groups, each those of other keys, and each
   // tells with a token of its own, of as many as there are in `parts`. Throws std::bad_alloc, and
   // then nothing has changed. `ends_parts`: they have told all; it may use the pool.

@@ -66,8 +66,12 @@ void check_journal(const std::string& folder, const std::string& name) {
   const isotherm::JournalReader reader(folder, name, parts);
   const isotherm::Manifest& manifest = reader.manifest();
   uint64_t keys = 0;
+  uint64_t changed = 0;
   for (uint32_t part = 0; part < parts; ++part) {
-    reader.read(part, [&](const isotherm::RecordHeader&, int64_t) { ++keys; });
+    reader.read(
+        part, [&](const isotherm::RecordHeader&, int64_t) { ++keys; },
+        [](uint32_t, std::string_view) {},
+        [&](const isotherm::ValueParts&, int64_t) { ++changed; });
   }
   if (!reader.path_of_base().empty()) check_snapshot(reader.path_of_base());
   std::cout << folder << "/" << name << ": a journal, segments " << manifest.first << " to "
@@ -75,6 +79,10 @@ void check_journal(const std::string& folder, const std::string& name) {
             << reader.records() << " records, " << keys << " keys"
             << (reader.path_of_base().empty() ? "; " : " that its base does not have; ")
             << reader.torn_bytes() << " bytes of a torn tail\n";
+  if (changed != 0) {
+    std::cout << "of " << changed << " keys, parts of values that "
+              << (manifest.base.is_in_tree() ? "the tree has" : "its base has") << "\n";
+  }
   if (manifest.base.is_in_tree()) {
     std::cout << "what was stored before its first record is in the files of a tree\n";
   }

@@ -196,18 +196,19 @@ CommitSink::Begun Tree::begins(const Batch& batch) {
 }
 
 // One of rows that take effect together is not refused, since others are certain already.
-void Tree::changed(const ItemChange& change) {
+void Tree::note(const ItemChange& change, const ChangedPart* part) {
   ItemChange told = change;
   told.token = next_token(change.token);
   // The item may be in the files alone when this is read again, so it is recorded whole.
   if (told.new_item == told.old_item) told.old_item = nullptr;
-  if (next_ != nullptr) next_->make_room(told);
+  if (next_ != nullptr) next_->make_room(told, part);
   if (is_of_groups(change.token)) {
     wait_for_memory([&] { put(change); });
   } else {
     put(change);
   }
-  if (next_ != nullptr) next_->changed(told);
+  if (next_ == nullptr) return;
+  part != nullptr ? next_->changed_part(told, *part) : next_->changed(told);
 }
 
 void Tree::fetch_ahead(uint32_t database, uint64_t hash) const {

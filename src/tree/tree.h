@@ -136,7 +136,10 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   void end_filling();
 
   Begun begins(const Batch& batch) override;
-  void changed(const ItemChange& change) override;
+  void changed(const ItemChange& change) override { note(change, nullptr); }
+  void changed_part(const ItemChange& change, const ChangedPart& part) override {
+    note(change, &part);
+  }
   void fetch_ahead(uint32_t database, uint64_t hash) const override;
   void flushed(uint32_t database, uint64_t version, uint64_t token) override;
   void begins_parts(uint64_t token, std::span<uint64_t> parts) override;
@@ -269,6 +272,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   Awaited* end(uint64_t token, bool wrote);
   bool is_crowded() const { return waiting_runs_.load(std::memory_order_acquire) >= most_runs; }
 
+  void note(const ItemChange& change, const ChangedPart* part);
   void put(const ItemChange& change);
   void seal(std::optional<uint32_t> flushed_database = {});
   void seal_if_possible();

@@ -23,6 +23,7 @@ import servers
 KILLS = int(os.environ.get("ISOTHERM_KILLS", "4"))
 CLIENTS = 4
 KEYS = 8
+LONG = 2000  # bytes of a value that come before its number
 
 
 @pytest.fixture
@@ -60,6 +61,10 @@ class Counting(threading.Thread):
                 pair = {f"{self.number}:left": self.pairs, f"{self.number}:right": self.pairs}
                 self.asked[f"{self.number}:left"] = self.pairs
                 pipeline.mset(pair)
+                # In a long value, of which the journal has the part that is new.
+                long = f"{self.number}:long"
+                self.asked[long] = self.asked.get(long, 0) + 1
+                pipeline.setrange(long, LONG, str(self.asked[long]))
                 for name in names:
                     self.asked[name] = self.asked.get(name, 0) + 1
                     if self.asked[name] % 5 == 0:
@@ -67,7 +72,7 @@ class Counting(threading.Thread):
                     else:
                         pipeline.incr(name)
                 pipeline.execute()
-                for name in [*names, f"{self.number}:left"]:
+                for name in [*names, long, f"{self.number}:left"]:
                     self.answered[name] = self.asked[name]
         except (redis.ConnectionError, redis.TimeoutError, OSError):
             pass
@@ -101,7 +106,7 @@ def test_nothing_answered_is_lost_when_the_server_is_killed(folder, policy):
 def check(server, asked, answered):
     client = redis.Redis(port=server.resp_port)
     for name in asked:
-        value = int(client.get(name) or 0)
+        value = int(client.getrange(name, LONG if name.endswith("long") else 0, -1) or 0)
         assert answered.get(name, 0) <= value <= asked[name], name
         asked[name] = answered[name] = value
         if name.endswith("left"):

@@ -76,9 +76,16 @@ class Told(threading.Thread):
             value = number * (LARGE // len(number))
             pipeline.set(key, value)
             self.make({key: value})
-        elif kind < 65 and (old is None or len(old) < LARGE):
+        elif kind < 60 and (old is None or len(old) < 2 * LARGE):
             pipeline.append(key, number)
             self.make({key: (old or "") + number})
+        elif kind < 68 and old is not None and len(old) < 2 * LARGE:
+            # Mostly of a long value, of which a journal has the part alone.
+            key = max((f"key{draw.randrange(KEYS)}" for _ in range(8)), key=self.length)
+            old = self.model.get(key) or ""
+            at = draw.randrange(len(old) + 9)
+            pipeline.setrange(key, at, number)
+            self.make({key: old[:at].ljust(at, "\0") + number + old[at + len(number):]})
         elif kind < 75:
             pipeline.getdel(key)
             self.make({key: None})
@@ -88,6 +95,9 @@ class Told(threading.Thread):
         else:
             pipeline.set(key, number)
             self.make({key: number})
+
+    def length(self, key):
+        return len(self.model.get(key) or "")
 
     def final(self):
         return {key: value for key, value in self.model.items() if value is not None}

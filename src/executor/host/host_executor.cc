@@ -370,6 +370,51 @@ void HostExecutor::Run::tell(const Request& request, uint64_t hash, Member old, 
                  token, function, call});
 }
 
+namespace {
+
+// The bytes that the steps may write, of a value that lacks none of them.
+ChangedPart part_of(std::span<const BitfieldStep> steps) {
+  uint64_t begin = ~uint64_t{0};
+  uint64_t end = 0;
+  for (const BitfieldStep& step : steps) {
+    if (step.kind == BitfieldStep::Kind::get) continue;
+    begin = std::min(begin, step.offset / 8);
+    end = std::max(end, (step.offset + step.bits + 7) / 8);
+  }
+  return {begin, end - begin};
+}
+
+// What the plan changes of the value that its key has; false: it is another value, or none of it
+// is known to be the same.
+bool find_part(const Plan& plan, const Request& request, ChangedPart& part) {
+  const char* const changed = plan.second.data();
+  const bool writes_over = changed == request.value.data() || changed == plan.digits;
+  if (!plan.steps.empty()) {
+    part = part_of(plan.steps);
+  } else if (!plan.second.empty() && writes_over) {
+    part = {plan.second_at, plan.second.size()};
+  } else {
+    return false;
+  }
+  return part.bytes <= plan.parts.value_bytes / ChangedPart::most_of_value;
+}
+
+}  // namespace
+
+void HostExecutor::Run::tell_stored(const Request& request, uint64_t hash, Member old,
+                                    int64_t old_expiry, const Item* fresh, const Plan& plan,
+                                    uint64_t version) const {
+  ChangedPart part;
+  if (fresh == nullptr || old.item == nullptr || !find_part(plan, request, part)) {
+    return tell(request, hash, old, old_expiry, fresh,
+                fresh != nullptr ? plan.parts.expiry : no_expiry, version);
+  }
+  executor.store_.sink.load(std::memory_order_relaxed)
+      ->changed_part({ItemChange::Reason::request, request.database, request.key, hash, old.item,
+                      fresh, plan.parts.expiry, version, token},
+                     part);
+}
+
 bool HostExecutor::Run::show_held(Batch::Row row, const Backing::Stored& stored) {
   struct Copy final : Backing::Held {
     explicit Copy(std::string_view its) : value(its) {}

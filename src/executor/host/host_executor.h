@@ -129,6 +129,9 @@ class HostExecutor {
     void tell(const Request& request, uint64_t hash, Member old, int64_t old_expiry,
               const Item* fresh, int64_t expiry, uint64_t version,
               const ObjectCall* call = nullptr) const;
+    // The same of what `plan` has stored, of which the sink may want to know the part alone.
+    void tell_stored(const Request& request, uint64_t hash, Member old, int64_t old_expiry,
+                     const Item* fresh, const Plan& plan, uint64_t version) const;
     // Answers a get by a copy that its batch holds, where memory has no room for the item. False:
     // the batch holds none, or the item has to be there.
     bool show_held(Batch::Row row, const Backing::Stored& stored);

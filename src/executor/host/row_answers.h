@@ -454,6 +454,9 @@ struct RowAnswers {
     };
     const auto publish = [&] {
       if constexpr (told) {
+        if (ISOTHERM_UNLIKELY(plan.first.size() >= ChangedPart::least_value)) {
+          return run.tell_stored(request, hash, old, old_expiry, fresh.item, plan, version);
+        }
         run.tell(request, hash, old, old_expiry, fresh.item,
                  fresh.item != nullptr ? plan.parts.expiry : no_expiry, version);
       }
@@ -484,12 +487,8 @@ struct RowAnswers {
       discard_root(executor.cache_, composed.root);
     }
     if (fresh.item == nullptr) return swapped;
-    if (live) {
-      // A sweep may have seen it.
-      executor.cache_.retire(fresh.location);
-    } else {
-      executor.drop_item(plan, fresh.location);
-    }
+    // A sweep may have seen one that is live.
+    live ? executor.cache_.retire(fresh.location) : executor.drop_item(plan, fresh.location);
     return swapped;
   }
 };
