@@ -30,8 +30,8 @@ uint64_t most_record_bytes(const Batch& batch) {
   return bytes;
 }
 
-// But for the lengths.
-ISOTHERM_INLINE RecordHeader head_of(const ItemChange& change) {
+// But for the lengths. `value`: what is recorded of it as a whole.
+ISOTHERM_INLINE RecordHeader head_of(const ItemChange& change, std::string_view& value) {
   RecordHeader record{};
   record.database = change.database;
   record.version = change.version;
@@ -46,6 +46,7 @@ ISOTHERM_INLINE RecordHeader head_of(const ItemChange& change) {
     record.flags = change.new_item->flags();
     record.type = static_cast<uint8_t>(change.new_item->type());
     record.state = static_cast<uint16_t>(change.new_item->state());
+    value = change.new_item->value();
   }
   return record;
 }
@@ -204,29 +205,28 @@ void Journal::make_room(const ItemChange& change, const ChangedPart* part) {
 void Journal::changed_part(const ItemChange& change, const ChangedPart& part) {
   if (change.token == 0 || is_reader(change.token)) return changed(change);
   auto& running = *reinterpret_cast<RunningBatch*>(change.token);
-  const Item& item = *change.new_item;
   const uint64_t hash = hash_in(change.database, change.hash);
   const uint64_t base = change.old_item->version();
   if (has_recorded(running, hash, base)) {
-    RecordHeader record = head_of(change);
+    std::string_view value;
+    RecordHeader record = head_of(change, value);
     record.op = RecordOp::part;
     const uint64_t bytes = part_record_bytes(change.key.size(), part.bytes);
     make_room(running, bytes);
     note_change(running, record, change.hash);
     put_part_record(take_room(running, bytes), record, change.key,
-                    {base <= first_version_ ? 0 : base, part.at, item.value().size()},
-                    item.value().substr(part.at, part.bytes));
+                    {base <= first_version_ ? 0 : base, part.at, value.size()},
+                    value.substr(part.at, part.bytes));
   } else {
     changed(change);
   }
-  running.value_of(hash) = {hash, item.version(), running.number};
+  running.value_of(hash) = {hash, change.new_item->version(), running.number};
 }
 
 void Journal::changed(const ItemChange& change) {
   if (change.reason == ItemChange::Reason::expired) return;
-  const RecordHeader record = head_of(change);
-  const std::string_view value =
-      record.op == RecordOp::put ? change.new_item->value() : std::string_view();
+  std::string_view value;
+  const RecordHeader record = head_of(change, value);
   if (change.token == 0 || is_reader(change.token)) {
     append_alone(record, change);
     if (any_waits_.load()) wake_writer();
