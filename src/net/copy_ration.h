@@ -19,7 +19,7 @@ namespace isotherm::net {
 
 class CopyRation {
  public:
-  static constexpr uint64_t bytes_a_turn = 64 << 20;
+  static constexpr uint64_t bytes_a_turn = 16 << 20;
 
   // One more request that copies; false: no other ones in this turn.
   bool take() { return ++taken_ < allowed_; }

@@ -16,8 +16,8 @@ uint64_t turn(CopyRation& ration, uint64_t most, uint64_t bytes) {
 
 TEST(CopyRation, OfLongValuesIsSmallAtOnce) {
   CopyRation ration;
-  EXPECT_EQ(turn(ration, 1'000'000, 32 << 20), 8u);
-  EXPECT_EQ(turn(ration, 1'000'000, 32 << 20), 2u);
+  EXPECT_EQ(turn(ration, 1'000'000, 4 << 20), 2u);
+  EXPECT_EQ(turn(ration, 1'000'000, 4 << 20), 2u);
   // Longer than all there is: one at a time.
   EXPECT_EQ(turn(ration, 1'000'000, 100 << 20), 2u);
   EXPECT_EQ(turn(ration, 1'000'000, 100 << 20), 1u);
@@ -32,14 +32,14 @@ TEST(CopyRation, OfShortValuesGrowsWithoutLimit) {
     before = taken;
   }
   EXPECT_EQ(before, 1'000'000u);
-  EXPECT_LT(turn(ration, 100, 16 << 20), 101u);
-  EXPECT_EQ(turn(ration, 1'000'000, 16 << 20), 4u);
+  EXPECT_LT(turn(ration, 100, 4 << 20), 101u);
+  EXPECT_EQ(turn(ration, 1'000'000, 4 << 20), 4u);
 }
 
 TEST(CopyRation, CountsWhatItIsTold) {
   CopyRation ration;
   ration.take();
-  ration.note(64 << 20);
+  ration.note(16 << 20);
   ration.learn(0);
   EXPECT_FALSE(ration.take());
   ration.learn(0);

@@ -27,11 +27,13 @@
 #include "server/server.h"
 
 // What jemalloc reads when it starts: large items that were freed go back to the kernel within a
-// second, by a thread of its own, so that resident memory follows maxmemory. Without jemalloc
-// nobody reads it.
+// second, by a thread of its own, so that resident memory follows maxmemory. That goes for the
+// largest, too, which would go back at once: each change of such a value takes as much again, and
+// pages that come from the kernel cost four times the copy. Without jemalloc nobody reads it.
 extern "C" {
 extern const char* malloc_conf;
-const char* malloc_conf = "dirty_decay_ms:1000,muzzy_decay_ms:0,background_thread:true";
+const char* malloc_conf =
+    "dirty_decay_ms:1000,muzzy_decay_ms:0,background_thread:true,oversize_threshold:0";
 }
 
 namespace {
