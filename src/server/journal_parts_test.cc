@@ -265,7 +265,7 @@ TEST_F(JournalPartsTest, ATornTailTakesPartsAwayFromTheEnd) {
 TEST_F(JournalPartsTest, WhatABatchUnderWayHasMadeIsRecordedWhole) {
   open();
   Journal& journal = *store->journal;
-  alignas(16) char memory[3][3000];
+  alignas(16) char memory[3][3008];
   Item* items[3];
   uint64_t version = 1'000'000;
   for (int i = 0; i < 3; ++i) {
