@@ -27,6 +27,8 @@ LAST_TO_EXPIRE = b"last"
 PIPELINES_PER_SINGLE = 3
 COMMANDS_PER_EPOCH = 20_000
 VERSION = re.compile(rb"(?:^|\r\n)VERSION [^\r\n]*\r\n$")
+# What differs by nature in replies that a changed byte has given another form.
+LOOSE = re.compile(rb" ([ctl])\d+")
 UNIQUE = re.compile(rb"(VALUE \S+ \d+ \d+) \d+\r\n")
 ERRORS = (b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR")
 MISSES = (b"NOT_FOUND", b"NOT_STORED", b"END")
@@ -146,9 +148,11 @@ class MemcachedStream:
 
     @staticmethod
     def same_malformed(raw):
-        """Where a connection ends inside an item, memcached drops replies that wait to be sent."""
-        ours, theirs = (without_uniques(one) for one in raw)
-        return ours.startswith(theirs)
+        """memcached drops replies that wait to be sent: all where a connection ends inside an item, and
+        those of `mg` that missed where a `get` behind them is refused for a long key."""
+        ours, theirs = (LOOSE.sub(rb" \1", without_uniques(one)) for one in raw)
+        lines = iter(ours.split(b"\r\n"))
+        return ours.startswith(theirs) or all(line in lines for line in theirs.split(b"\r\n"))
 
     def fail(self, message, requests, raw):
         raw = [without_uniques(one) for one in raw]
@@ -159,26 +163,30 @@ class MemcachedStream:
                          f"  ours   …{raw[0][start:at + 200]!r}\n"
                          f"  theirs …{raw[1][start:at + 200]!r}", list(self.history))
 
-    def pipeline_step(self):
+    def draw_requests(self, count):
+        """Those of one step."""
         requests = []
         fetched = set()
-        for _ in range(self.random.randint(2, 60)):
+        for _ in range(count):
             entry, request = self.draw_request()
             if entry.name in (b"incr", b"decr", b"ma") and not fetched.isdisjoint(self.draw.keys):
-                # memcached pads a shrunken number or not, as its reply to the get is out or not.
+                # memcached pads a shrunken number or not, and forgets that it was fetched or not, as its
+                # reply to the get is out or not.
                 continue
             if entry.name in (b"get", b"gets", b"gat", b"gats", b"mg", b"me"):
                 fetched.update(self.draw.keys)
             requests.append(request)
         self.commands += len(requests)
-        self.exchange(requests)
+        return requests
+
+    def pipeline_step(self):
+        self.exchange(self.draw_requests(self.random.randint(2, 60)))
 
     def udp_step(self):
         """A few requests in one datagram; those that are long for one go by TCP."""
-        requests = [self.draw_request()[1] for _ in range(self.random.randint(1, 4))]
+        requests = self.draw_requests(self.random.randint(1, 4))
         if not memcached_udp.fits(requests):
             requests = requests[:1]
-        self.commands += len(requests)
         if not memcached_udp.fits(requests):
             self.exchange(requests)
             return
@@ -286,8 +294,8 @@ class MemcachedStream:
     def malformed_step(self):
         """Requests with a byte changed, on a connection that ends with them."""
         data = bytearray(b"".join(self.draw_request()[1] for _ in range(3))[:1500])
-        # With one digit more memcached would cut it to 32 bits.
-        data = data.replace(b" 2000000000", b" 1000")
+        # With one digit more, or another one, memcached would cut it to 32 bits.
+        data = data.replace(b"2000000000", b"1000")
         for _ in range(self.random.randint(1, 3)):
             at = self.random.randrange(len(data))
             if self.random.random() < 0.3:
