@@ -288,8 +288,9 @@ TEST(TableQueue, AFailedLaunchLosesTheDevice) {
     FixedDeviceTable<FakeDevice> table(device, {0, 1, 4, 256});
     TableQueue<FakeDevice> queue(device, table, small_queue(Scheduling::greedy));
     device.fail_launches_after(launches);
-    // Takes more launches than those that succeed.
     Rows puts(TableOp::put, 1, 20), gets(TableOp::get, 1, 20);
+    // With a key twice they take more launches than those that succeed.
+    puts.keys[1] = puts.keys[0];
     EXPECT_EQ(queue.submit(puts.requests, puts.completion), gpu::QueueStatus::ok);
     EXPECT_EQ(puts.completion.wait(), gpu::QueueStatus::lost);
     EXPECT_EQ(queue.submit(gets.requests, gets.completion), gpu::QueueStatus::lost);

@@ -40,8 +40,8 @@ class CopyRation {
  private:
   uint64_t taken_ = 0;
   std::atomic<uint64_t> noted_{0};
-  uint64_t expected_ = 8 << 20;  // bytes of a copy; until some were seen
-  uint64_t allowed_ = bytes_a_turn / (8 << 20);
+  uint64_t expected_ = 2 << 20;  // bytes of a copy; until some were seen
+  uint64_t allowed_ = bytes_a_turn / (2 << 20);
 };
 
 }  // namespace isotherm::net

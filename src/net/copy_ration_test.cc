@@ -16,8 +16,8 @@ uint64_t turn(CopyRation& ration, uint64_t most, uint64_t bytes) {
 
 TEST(CopyRation, OfLongValuesIsSmallAtOnce) {
   CopyRation ration;
-  EXPECT_EQ(turn(ration, 1'000'000, 4 << 20), 2u);
-  EXPECT_EQ(turn(ration, 1'000'000, 4 << 20), 2u);
+  EXPECT_EQ(turn(ration, 1'000'000, 8 << 20), 8u);
+  EXPECT_EQ(turn(ration, 1'000'000, 8 << 20), 2u);
   // Longer than all there is: one at a time.
   EXPECT_EQ(turn(ration, 1'000'000, 100 << 20), 2u);
   EXPECT_EQ(turn(ration, 1'000'000, 100 << 20), 1u);

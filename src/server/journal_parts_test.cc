@@ -122,8 +122,8 @@ TEST_F(JournalPartsTest, LittleIsWrittenOfLongValues) {
             }),
             3 * most);
   // Where much is new, or the value is short, all of it is.
-  EXPECT_GT(bytes_of([](Batch& batch) { batch.set_range("range", 0, std::string(9000, 'b')); }),
-            25'000u);
+  const std::string half(9000, 'b');
+  EXPECT_GT(bytes_of([&](Batch& batch) { batch.set_range("range", 0, half); }), 25'000u);
   EXPECT_GT(bytes_of([](Batch& batch) { batch.prepend("bit", "front"); }), 25'000u);
   put("short", "ab");
   EXPECT_LE(bytes_of([](Batch& batch) { batch.append("short", "c"); }), most);
@@ -140,9 +140,11 @@ TEST_F(JournalPartsTest, WhatComesBetweenCounts) {
   open();
   const int64_t soon = clock.now_ms() + 1000;
   for (const char* const key : {"gone", "anew", "lasts", "ends", "flushed"}) put(key, long_value);
+  const std::string anew = long_value + "anew";
   const auto change_all = [&](char with) {
+    const std::string more(3, with);
     for (const char* const key : {"gone", "anew", "lasts", "ends"}) {
-      ask([&](Batch& batch) { batch.append(key, std::string(3, with)); });
+      ask([&](Batch& batch) { batch.append(key, more); });
     }
   };
   change_all('1');
@@ -151,7 +153,7 @@ TEST_F(JournalPartsTest, WhatComesBetweenCounts) {
     batch.expire("lasts", no_expiry);
     batch.expire("ends", soon);
     batch.erase("anew");
-    batch.put("anew", long_value + "anew");
+    batch.put("anew", anew);
   });
   change_all('2');
   ask([&](Batch& batch) { batch.expire("ends", soon + 500); });
