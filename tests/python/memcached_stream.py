@@ -29,6 +29,7 @@ COMMANDS_PER_EPOCH = 20_000
 VERSION = re.compile(rb"(?:^|\r\n)VERSION [^\r\n]*\r\n$")
 # What differs by nature in replies that a changed byte has given another form.
 LOOSE = re.compile(rb" ([ctl])\d+")
+REFUSED = b"CLIENT_ERROR bad command line format\r\n"
 UNIQUE = re.compile(rb"(VALUE \S+ \d+ \d+) \d+\r\n")
 ERRORS = (b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR")
 MISSES = (b"NOT_FOUND", b"NOT_STORED", b"END")
@@ -149,10 +150,10 @@ class MemcachedStream:
     @staticmethod
     def same_malformed(raw):
         """memcached drops replies that wait to be sent: all where a connection ends inside an item, and
-        those of `mg` that missed where a `get` behind them is refused for a long key."""
+        some right before that of a `get` that is refused for a long key."""
         ours, theirs = (LOOSE.sub(rb" \1", without_uniques(one)) for one in raw)
-        lines = iter(ours.split(b"\r\n"))
-        return ours.startswith(theirs) or all(line in lines for line in theirs.split(b"\r\n"))
+        ours, theirs = ours.split(REFUSED), theirs.split(REFUSED)
+        return len(ours) >= len(theirs) and all(map(bytes.startswith, ours, theirs))
 
     def fail(self, message, requests, raw):
         raw = [without_uniques(one) for one in raw]
