@@ -7,7 +7,6 @@
 // Unit, whose lanes call every function together with equal arguments and get equal results:
 //   lanes, number(), leads()   1 lane on the CPU (HostUnit), 1 to 8 of a warp
 //                              (gpu/kernel/lane_unit.h)
-//   ballot(bool)               a bit for each lane of the unit
 //   either(bits)               the bits that any lane of the unit has
 //   from(value, lane)          what that lane of the unit has
 //   vote(bool)                 whether any unit that goes in step with this one says so
@@ -67,7 +66,6 @@ struct HostUnit {
   static constexpr uint32_t lanes = 1;
   static uint32_t number() { return 0; }
   static bool leads() { return true; }
-  static uint32_t ballot(bool predicate) { return predicate ? 1 : 0; }
   static bool vote(bool predicate) { return predicate; }
   static uint32_t either(uint32_t bits) { return bits; }
   template <class T>

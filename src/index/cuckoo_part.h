@@ -231,7 +231,8 @@ struct alignas(128) CuckooPart {
     return (full >> bucket & 1) == 0;
   }
 
-  // A bucket as a unit has read it, each lane its share of the cells. One that is null has none.
+  // A bucket as a unit has read it, each lane its share of the cells. One that is null, of a unit
+  // that only goes in step with others, looks empty.
   template <class Unit>
   struct ReadBucket {
     static constexpr uint32_t each = cells / Unit::lanes;

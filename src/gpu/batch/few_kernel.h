@@ -9,6 +9,7 @@
 
 #include "gpu/batch/batch_view.h"
 #include "gpu/kernel/index_kind.h"
+#include "gpu/kernel/last_block.h"
 #include "gpu/kernel/line_kind.h"
 
 namespace isotherm {
@@ -25,11 +26,12 @@ struct FewKernel {
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
-    const uint32_t in_warp = lane.thread() % 32;
-    if (in_warp < tile_lanes) answer(lane);
+    if (lane.thread() % 32 < tile_lanes) answer(lane);
     lane.fence();
     lane.sync_block();
-    if (lane.thread() >= 32 || !is_last(lane)) return;
+    if (lane.thread() >= 32) return;
+    const bool last = lane.thread() == 0 && is_last_block(lane, blocks_done);
+    if (lane.ballot(whole_warp, last) == 0) return;
     lane.fence();
     totals.sum_up(lane);
   }
@@ -49,16 +51,6 @@ struct FewKernel {
       if (tile.leads()) batch.reply(row, before);
     }
     update.close();
-  }
-
-  // Whether all other blocks have ended. By the first warp.
-  template <class Lane>
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool is_last(const Lane& lane) const {
-    uint32_t done = 0;
-    if (lane.thread() == 0) done = Lane::atomic_add(blocks_done, 1u) + 1;
-    if (lane.shuffle(whole_warp, done, 0) != lane.blocks()) return false;
-    if (lane.thread() == 0) Lane::store(blocks_done, 0u);
-    return true;
   }
 };
 

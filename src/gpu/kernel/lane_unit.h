@@ -27,10 +27,6 @@ class LaneUnit {
 
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t number() const { return number_; }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool leads() const { return number_ == 0; }
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t ballot(bool predicate) const {
-    if constexpr (count == 1) return predicate ? 1 : 0;
-    return (lane_.ballot(in_step ? whole_warp : mask_, predicate) & mask_) >> base_;
-  }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t either(uint32_t bits) const {
     for (uint32_t step = 1; step < count; step *= 2) bits |= shuffled(bits, lane_.thread() ^ step);
     return bits;

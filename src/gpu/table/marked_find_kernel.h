@@ -1,14 +1,14 @@
 // MarkedFindKernel: few gets, whose keys and replies may lie in pinned memory, and a mark for the
 // host behind them, in one launch.
 //
-// Every block makes its replies visible to the host and counts itself; the last one sets the mark
-// and leaves the counter at 0 for the next launch. A launch of its own for the mark would cost the
-// host more time than a small batch costs the device.
+// Every block makes its replies visible to the host; the last one sets the mark. A launch of its
+// own for the mark would cost the host more time than a small batch costs the device.
 #pragma once
 
 #include <cstdint>
 
 #include "gpu/kernel/end_mark.h"
+#include "gpu/kernel/last_block.h"
 #include "gpu/table/find_kernel.h"
 
 namespace isotherm {
@@ -33,9 +33,7 @@ struct MarkedFindKernel {
     lane.sync_block();
     if (lane.thread() != 0) return;
     EndMark::fence_host();
-    if (Lane::atomic_add(blocks_done, 1u) + 1 != lane.blocks()) return;
-    Lane::store(blocks_done, 0u);
-    mark.set();
+    if (is_last_block(lane, blocks_done)) mark.set();
   }
 };
 
