@@ -184,7 +184,7 @@ TEST_F(TreeLoadsTest, ManyAreReadByAllThreadsTogether) {
     EXPECT_EQ(reads[i].value, i % 10 == 0 ? "" : std::to_string(i));
   }
   EXPECT_EQ(loads_.loads(), 300u);
-  for (bool* const fault : {&disk_.fails_to_read, &disk_.throws}) {
+  for (std::atomic<bool>* const fault : {&disk_.fails_to_read, &disk_.throws}) {
     reads.assign(keys.size(), {});
     *fault = true;
     loads_.read(keys, reads.data());

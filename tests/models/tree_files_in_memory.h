@@ -33,10 +33,11 @@ struct TreeDisk {
   std::map<std::string, TreePairs> checkpoints;  // by folder
   bool has_meta = false;
   TreeMeta meta;
-  bool fails_to_write = false;
-  bool fails_to_read = false;
+  // What fails is told while threads of the tree read and write.
+  std::atomic<bool> fails_to_write = false;
+  std::atomic<bool> fails_to_read = false;
   // std::bad_alloc, when a cursor goes on, many keys are read, or something is taken in.
-  bool throws = false;
+  std::atomic<bool> throws = false;
   bool holds_reads = false;  // when they have read
   // From the next run on, so many allocations of the thread that writes it work, and the next one
   // fails.
