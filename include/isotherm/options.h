@@ -136,15 +136,20 @@ struct Options {
   uint64_t gpu_values = 0;
   // The shortest value that goes there, in bytes; at least 64. The longest has 1 MiB.
   uint64_t gpu_values_from = 256;
-  // Bytes of the first GPU's memory for whole items, at least 256 MiB (with `device` cuda, or
-  // automatic): they live there, host memory is a cache of them as large as `maxmemory`, and the
-  // index of what is cached lies on the host. `maxmemory_policy` says what happens where the GPU's
-  // memory ends: noeviction refuses writes, allkeys_lru and allkeys_random let items go; those with
-  // an expiry alone cannot be chosen. Keys of more than 65,535 bytes and values of more than 8 MiB
-  // stay on the host. Objects cannot be stored. Needs no tree, no router and no `gpu_values`. What
-  // lies there is lost with the GPU, and when the store is closed, unless a journal has it (the
-  // server's). 0: none.
+  // Bytes of each GPU's memory for whole items, at least 256 MiB (with `device` cuda, or
+  // automatic): they live there, each on the GPU that its key's hash says, host memory is a cache
+  // of them as large as `maxmemory`, and the index of what is cached lies on the host.
+  // `maxmemory_policy` says what happens where the GPUs' memory ends: noeviction refuses writes,
+  // allkeys_lru and allkeys_random let items go; those with an expiry alone cannot be chosen. Keys
+  // of more than 65,535 bytes and values of more than 8 MiB stay on the host. Objects cannot be
+  // stored. Needs no tree, no router and no `gpu_values`. What lies there is lost when one of the
+  // GPUs fails, and when the store is closed, unless a journal has it (the server's). 0: none.
   uint64_t gpu_items = 0;
+  // Bytes of pinned host memory for items that `gpu_items` has no room for; the GPUs find and read
+  // them there, which is slow. A GPU keeps 29 bytes for each item in either memory, so where this
+  // is several times `gpu_items`, few items lie on the GPU. Part of `maxmemory` from the start, of
+  // which it may be half. Needs `gpu_items`. 0: none.
+  uint64_t gpu_items_host = 0;
   // When the batches of all threads go to the GPUs.
   RoundOptions rounds = {};
   // Threads that take batches there for those that do not wait (Handle::start), at most 256; 0: as

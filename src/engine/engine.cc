@@ -191,7 +191,8 @@ void EngineState::make_router() {
 // Runs, of which there may be seven, filters and caches take about half of the cap at most, and
 // leaves, where ranges are read, a quarter.
 void EngineState::make_tree(const std::function<std::unique_ptr<TreeFiles>(uint64_t cap)>& open) {
-  const uint64_t cap = store.options.maxmemory;
+  const uint64_t cap =
+      store.options.maxmemory - (store.options.maxmemory != 0 ? store.options.gpu_items_host : 0);
   std::unique_ptr<TreeFiles> files = open(cap);
   if (files->lasts()) check_databases(*files, store.options.databases);
   TreeOptions its;
@@ -232,9 +233,11 @@ void EngineState::use_items(const ItemTierMaker& make_items, bool required) {
       its.most_kept = share_of(cap, 32, 64 << 10, 64 << 20);
       its.read_columns = share_of(cap, 64, 64 << 10, 4 << 20);
       its.now_ms = [this] { return clock.now_ms(); };
-      auto tier = make_items({options.gpu_items, its.evicts, draw_seed()});
+      auto tier = make_items({options.gpu_items, its.evicts, draw_seed(), options.gpu_items_host});
       return std::make_unique<DeviceFiles>(std::move(tier), std::move(its));
     });
+    // In full from the start, since the cache could not make room for a slab in time.
+    store.budget.buffers.fetch_add(static_cast<int64_t>(options.gpu_items_host));
   } catch (const std::invalid_argument&) {
     throw;
   } catch (const std::exception& error) {
@@ -317,7 +320,7 @@ Engine::Engine(const Options& options, const Clock& clock)
   }
   const bool required = options.device == DeviceChoice::cuda;
   if (options.gpu_items != 0) {
-    state_->use_items(cuda_item_tier_maker(options.gpus.front()), required);
+    state_->use_items(cuda_item_tier_maker(options.gpus), required);
   } else {
     state_->use_device(cuda_root_tiers_maker(options.gpus, options.gpu_memory), required);
   }

@@ -330,6 +330,37 @@ TEST_F(GpuItemsTest, ADeviceThatIsToldToEvictsItems) {
   EXPECT_FALSE(engine_->tree()->stats().failing);
 }
 
+TEST_F(GpuItemsTest, ItemsThatSeveralDevicesHaveNoRoomForLieInHostMemory) {
+  devices_.push_back(&second_);
+  options_.gpu_items = 1 << 20;
+  options_.gpu_items_host = 16 << 20;
+  options_.maxmemory = 40 << 20;
+  open();
+  EXPECT_GE(engine_->used_memory(), options_.gpu_items_host);
+  const std::string value(2'000, 'v');
+  constexpr int keys = 2'400;
+  std::set<std::string> names;
+  for (int i = 0; i < keys; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    ASSERT_EQ(put(key, value + std::to_string(i)), Status::ok);
+    names.insert(key);
+  }
+  forget();
+  const TreeStats stats = engine_->tree()->stats();
+  EXPECT_GT(stats.host_bytes, uint64_t{2} << 20);
+  EXPECT_LE(stats.host_bytes, options_.gpu_items_host);
+  EXPECT_LE(engine_->used_memory(), options_.maxmemory);
+  for (int i = 0; i < keys; i += 3) {
+    const std::string key = "key" + std::to_string(i);
+    ASSERT_EQ(get(key), value + std::to_string(i));
+    ASSERT_EQ(erase(key), Status::ok);
+    names.erase(key);
+  }
+  forget();
+  EXPECT_EQ(all_keys(0), names);
+  EXPECT_EQ(worker_->count(0), names.size());
+}
+
 // What was on the device alone is gone and counted; what memory and runs have stays, and so does
 // all that is written later.
 TEST_F(GpuItemsTest, TheLossOfTheDeviceLosesWhatLivedThereAlone) {
@@ -410,6 +441,7 @@ TEST_F(GpuItemsTest, OptionsThatDoNotGoTogetherAreRefused) {
   refuses([](Options& options) { options.gpu_values = 1 << 20; });
   refuses([](Options& options) { options.router.choice = RouterChoice::budget; });
   refuses([](Options& options) { options.maxmemory_policy = EvictionPolicy::volatile_ttl; });
+  refuses([](Options& options) { options.gpu_items_host = options.maxmemory / 2 + 1; });
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ std::optional<OptionClash> clash_of_gpus(const Options& options) {
   if (std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end()) {
     return {{"gpus", "may name each GPU once"}};
   }
-  if (gpus.size() > 1 && (options.gpu_items != 0 || options.gpu_sorted != 0)) {
-    return {{"gpus", "may name one GPU alone with gpu_items or gpu_sorted"}};
+  if (gpus.size() > 1 && options.gpu_sorted != 0) {
+    return {{"gpus", "may name one GPU alone with gpu_sorted"}};
   }
   if (gpus.size() > 1 && !has_device(options)) return {{"gpus", "needs device cuda or auto"}};
   if (options.gpu_memory != 0 && !has_device(options)) {
@@ -52,6 +52,12 @@ std::optional<OptionClash> clash_of_items(const Options& options) {
   if (!options.tree.empty() || options.gpu_values != 0 || has_router(options)) {
     return {{"gpu_items", "cannot be used with tree, gpu_values or router"}};
   }
+  if (options.gpu_items_host > uint64_t{1} << 60) {
+    return {{"gpu_items_host", "must be at most 1 EiB"}};
+  }
+  if (options.maxmemory != 0 && options.gpu_items_host > options.maxmemory / 2) {
+    return {{"gpu_items_host", "is part of maxmemory, and may be half of it at most"}};
+  }
   if (options.maxmemory_policy == volatile_lru || options.maxmemory_policy == volatile_ttl) {
     return {{"gpu_items", "needs maxmemory_policy noeviction, allkeys-lru or allkeys-random"}};
   }
@@ -62,6 +68,9 @@ std::optional<OptionClash> clash_of_items(const Options& options) {
 
 std::optional<OptionClash> clash_in(const Options& options) {
   if (const auto clash = clash_of_gpus(options)) return clash;
+  if (options.gpu_items_host != 0 && options.gpu_items == 0) {
+    return {{"gpu_items_host", "needs gpu_items"}};
+  }
   if (options.gpu_items != 0) {
     if (const auto clash = clash_of_items(options)) return clash;
   }

@@ -26,12 +26,13 @@
 namespace isotherm::tree_store_test {
 namespace {
 
-enum class Behind : uint8_t { files, items, sorted };
+// `split_items`: on several devices.
+enum class Behind : uint8_t { files, items, split_items, sorted };
 
 class TreeStoreTest : public ::testing::TestWithParam<Behind> {
  protected:
   TreeStoreTest() {
-    if (GetParam() != Behind::items) {
+    if (lasts()) {
       std::string path = std::filesystem::temp_directory_path() / "isotherm-tree-XXXXXX";
       options_.tree = ::mkdtemp(path.data());
       if (GetParam() == Behind::sorted) options_.gpu_sorted = 64 << 20;
@@ -57,9 +58,10 @@ class TreeStoreTest : public ::testing::TestWithParam<Behind> {
   }
   void open() {
     close();
-    engine_ = GetParam() == Behind::items
-                  ? std::make_unique<Engine>(options_, clock_, fake_item_tier_maker(device_))
-                  : std::make_unique<Engine>(options_, clock_, fake_sorted_tier_maker(device_));
+    std::vector<FakeDevice*> devices = {&device_};
+    if (GetParam() == Behind::split_items) devices.push_back(&second_);
+    engine_ = lasts() ? std::make_unique<Engine>(options_, clock_, fake_sorted_tier_maker(device_))
+                      : std::make_unique<Engine>(options_, clock_, fake_item_tier_maker(devices));
     worker_ = std::make_unique<Worker>(*engine_);
   }
   void close() {
@@ -99,21 +101,24 @@ class TreeStoreTest : public ::testing::TestWithParam<Behind> {
     return keys;
   }
 
-  static bool lasts() { return GetParam() != Behind::items; }
+  static bool lasts() { return GetParam() == Behind::files || GetParam() == Behind::sorted; }
 
   ManualClock clock_{1'700'000'000'000};
   FakeDevice device_{1, uint64_t{1} << 28};
+  FakeDevice second_{2, uint64_t{1} << 28, device_};
   Options options_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Worker> worker_;
 };
 
 std::string name_of(const ::testing::TestParamInfo<Behind>& test) {
-  constexpr const char* names[] = {"Files", "Items", "Sorted"};
+  constexpr const char* names[] = {"Files", "Items", "SplitItems", "Sorted"};
   return names[static_cast<int>(test.param)];
 }
 INSTANTIATE_TEST_SUITE_P(Behind, TreeStoreTest,
-                         ::testing::Values(Behind::files, Behind::items, Behind::sorted), name_of);
+                         ::testing::Values(Behind::files, Behind::items, Behind::split_items,
+                                           Behind::sorted),
+                         name_of);
 
 // So nobody has to wait for all keys of a group until all keys are counted.
 TEST_P(TreeStoreTest, ACountIsOfTheMomentAtWhichItBegan) {

@@ -42,6 +42,9 @@ void check_together(const net::ServerOptions& options) {
   if (options.has_packets() && options.store.gpu_items == 0) {
     throw CLI::ValidationError("--memcached-packets", "needs --gpu-items");
   }
+  if (options.has_packets() && options.store.gpus.size() > 1) {
+    throw CLI::ValidationError("--memcached-packets", "needs items on one GPU alone (--gpus)");
+  }
   if (!options.memcached_packets.empty() && !options.memcached_packets_address.empty()) {
     throw CLI::ValidationError("--memcached-packets",
                                "cannot be used with --memcached-packets-address");

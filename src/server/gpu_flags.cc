@@ -10,9 +10,14 @@ void add_memory_options(CLI::App& app, Options& store) {
                     "Most memory of each GPU that the index may take; 0: no cap [0]",
                     store.gpu_memory);
   add_memory_option(app, "--gpu-items",
-                    "Memory of the first GPU for whole items, at least 256mb: they live there, and "
+                    "Memory of each GPU for whole items, at least 256mb: they live there, and "
                     "host memory (maxmemory) is a cache of them; 0: items live in host memory [0]",
                     store.gpu_items);
+  add_memory_option(
+      app, "--gpu-items-host",
+      "Host memory for items that --gpu-items has no room for, of which the GPUs read "
+      "slowly; it is part of maxmemory; 0: none [0]",
+      store.gpu_items_host);
   add_memory_option(app, "--gpu-values",
                     "Memory of each GPU for values that nobody has read lately; 0: all values stay "
                     "in host memory [0]",

@@ -142,16 +142,16 @@ void log_start(isotherm::Server& server, const isotherm::net::ServerOptions& opt
     log(LogLevel::notice, "listening " + line);
   }
   const isotherm::Engine& engine = server.engine();
+  std::string gpus;
+  for (const uint32_t gpu : options.store.gpus) {
+    gpus += (gpus.empty() ? "" : ", ") + std::to_string(gpu);
+  }
   if (engine.stats().on_device) {
-    std::string gpus;
-    for (const uint32_t gpu : options.store.gpus)
-      gpus += (gpus.empty() ? "" : ", ") + std::to_string(gpu);
     log(LogLevel::notice, "the index is on GPU " + gpus);
   } else if (engine.tree() != nullptr && options.store.gpu_items != 0) {
-    log(LogLevel::notice, "items live on GPU " + std::to_string(options.store.gpus.front()));
+    log(LogLevel::notice, "items live on GPU " + gpus);
   } else if (options.store.gpu_sorted != 0) {
-    log(LogLevel::notice,
-        "a copy of the tree's files is on GPU " + std::to_string(options.store.gpus.front()));
+    log(LogLevel::notice, "a copy of the tree's files is on GPU " + gpus);
   } else if (!engine.device_problem().empty()) {
     log(LogLevel::notice, "no GPU is used, all is in host memory: " + engine.device_problem());
   }

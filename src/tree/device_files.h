@@ -87,6 +87,7 @@ class DeviceFiles final : public TreeFiles {
 
   uint64_t memory() override;
   uint64_t disk_bytes() override { return stats().bytes; }
+  uint64_t host_bytes() override { return stats().host_bytes; }
   uint64_t keys() override { return stats().entries; }
   std::optional<uint64_t> count(uint32_t database, int64_t now_ms) override;
 

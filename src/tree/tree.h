@@ -94,7 +94,8 @@ struct TreeStats {
   uint64_t loads = 0;  // keys that were asked for
   uint64_t memory = 0;
   uint64_t disk_bytes = 0;
-  uint64_t keys = 0;  // about
+  uint64_t host_bytes = 0;  // TreeFiles
+  uint64_t keys = 0;        // about
   bool failing = false;
   bool lasts = true;  // TreeFiles
   bool lost = false;

@@ -387,6 +387,7 @@ TreeStats Tree::stats() {
   stats.loads = loads_.loads();
   stats.memory = stats.run_bytes + other_memory();
   stats.disk_bytes = files_->disk_bytes();
+  stats.host_bytes = files_->host_bytes();
   stats.keys = files_->keys();
   stats.failing = failing_.load(std::memory_order_relaxed) || overfull_.load();
   stats.lasts = files_->lasts();

@@ -22,11 +22,9 @@ void lose_if_wanted(FakeDevice& device) {
   if (lose_after != nullptr) device.lose_after(std::stoull(lose_after));
 }
 
-}  // namespace
-
-RootTiersMaker cuda_root_tiers_maker(const std::vector<uint32_t>& gpus, uint64_t gpu_memory) {
+// They outlive the store, and complain at the end of the program.
+std::vector<FakeDevice*> fake_gpus(const std::vector<uint32_t>& gpus) {
   constexpr uint64_t device_bytes = uint64_t{1} << 30;
-  // They outlive the store, and complain at the end of the program.
   static std::vector<std::unique_ptr<FakeDevice>> devices;
   std::vector<FakeDevice*> chosen;
   for (const uint32_t gpu : gpus) {
@@ -36,21 +34,21 @@ RootTiersMaker cuda_root_tiers_maker(const std::vector<uint32_t>& gpus, uint64_t
     chosen.push_back(devices.back().get());
   }
   lose_if_wanted(*chosen.front());
-  return fake_root_tiers_maker(chosen, gpu_memory);
+  return chosen;
 }
 
-ItemTierMaker cuda_item_tier_maker(uint32_t gpu) {
-  // It outlives the store.
-  static FakeDevice device(gpu + 1, uint64_t{1} << 30);
-  lose_if_wanted(device);
-  return fake_item_tier_maker(device);
+}  // namespace
+
+RootTiersMaker cuda_root_tiers_maker(const std::vector<uint32_t>& gpus, uint64_t gpu_memory) {
+  return fake_root_tiers_maker(fake_gpus(gpus), gpu_memory);
+}
+
+ItemTierMaker cuda_item_tier_maker(const std::vector<uint32_t>& gpus) {
+  return fake_item_tier_maker(fake_gpus(gpus));
 }
 
 SortedTierMaker cuda_sorted_tier_maker(uint32_t gpu) {
-  // It outlives the store.
-  static FakeDevice device(gpu + 1, uint64_t{1} << 30);
-  lose_if_wanted(device);
-  return fake_sorted_tier_maker(device);
+  return fake_sorted_tier_maker(*fake_gpus({gpu}).front());
 }
 
 }  // namespace isotherm

@@ -6,8 +6,8 @@
 
 namespace isotherm {
 
-ItemTierMaker fake_item_tier_maker(FakeDevice& device) {
-  return [&device](const ItemTierOptions& options) {
+ItemTierMaker fake_item_tier_maker(const std::vector<FakeDevice*>& devices) {
+  return [devices](const ItemTierOptions& options) {
     DeviceItemOptions its;
     its.part_rows = 256;
     // The work space, which has room for a few of the longest values, comes on top.
@@ -18,8 +18,12 @@ ItemTierMaker fake_item_tier_maker(FakeDevice& device) {
     its.value_room = 64 << 10;
     its.reply_room = 64 << 10;
     its.evicts = options.evicts;
-    return std::make_unique<DeviceItemTier<FakeDevice>>(device, its);
+    its.host_memory = options.host_bytes;
+    return std::make_unique<DeviceItemTier<FakeDevice>>(devices, its);
   };
+}
+ItemTierMaker fake_item_tier_maker(FakeDevice& device) {
+  return fake_item_tier_maker(std::vector<FakeDevice*>{&device});
 }
 
 }  // namespace isotherm

@@ -1,4 +1,5 @@
-// GpuItemsFixture: an engine whose items live on a fake GPU, and what makes its memory forget them.
+// GpuItemsFixture: an engine whose items live on a fake GPU or two, and what makes its memory
+// forget them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +27,7 @@ class GpuItemsFixture : public ::testing::Test {
   }
   void open_engine() {
     engine_.reset();
-    engine_ = std::make_unique<Engine>(options_, clock_, fake_item_tier_maker(device_));
+    engine_ = std::make_unique<Engine>(options_, clock_, fake_item_tier_maker(devices_));
   }
   // Memory forgets what it has; runs are on the device before.
   void forget(Worker& worker) {
@@ -57,6 +58,8 @@ class GpuItemsFixture : public ::testing::Test {
 
   ManualClock clock_{1'700'000'000'000};
   FakeDevice device_{3, uint64_t{1} << 28};
+  FakeDevice second_{4, uint64_t{1} << 28, device_};
+  std::vector<FakeDevice*> devices_{&device_};
   Options options_;
   std::unique_ptr<Engine> engine_;
 };

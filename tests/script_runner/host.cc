@@ -123,7 +123,7 @@ class ServerHost final : public Host {
     if (host.index == Index::fake_device) {
       server_.emplace(options, clock_, fake_root_tiers_maker(device_));
     } else if (host.index == Index::fake_items) {
-      server_.emplace(options, clock_, fake_item_tier_maker(device_));
+      server_.emplace(options, clock_, fake_item_tier_maker({&device_, &second_device_}));
     } else {
       server_.emplace(options, clock_);
     }
@@ -147,6 +147,7 @@ class ServerHost final : public Host {
   ManualClock clock_;
   const JournalFolder folder_;
   FakeDevice device_{1, device_bytes};
+  FakeDevice second_device_{2, device_bytes, device_};
   std::optional<Server> server_;
   std::optional<Forgetting> forgetting_;
 };

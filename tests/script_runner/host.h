@@ -13,7 +13,8 @@
 
 namespace isotherm::scripts {
 
-// Where the index lies; or, of the last, whole items, of which memory forgets all again and again.
+// Where the index lies; or, of the last, whole items, on two devices, of which memory forgets all
+// again and again.
 enum class Index : uint8_t { host, fake_device, gpu, fake_items };
 
 struct HostOptions {

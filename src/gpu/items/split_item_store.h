@@ -9,14 +9,16 @@
 // from there after.
 //
 // Order. A shard has its rows in their order, and parts come one after another, so calls are
-// answered as by one table. Memory. Of the host: twice the strings of a part, and of replies as
-// much for each device as the call has room for, of which only what is written is taken. Threads.
-// Any; one mutex. The thread has the same device after a call. Calls wait on the host until they
-// are answered. Limits. 32 devices. Errors. Those of a DeviceItemStore; after the failure of one
-// device the whole table is lost.
+// answered as by one table. Walks go over one shard after another: a place is the shard's number
+// and behind it the place that the shard has it at, less its lowest bits. Memory. Of the host:
+// twice the strings of a part, and of replies as much for each device as the call has room for, of
+// which only what is written is taken. Threads. Any; one mutex. The thread has the same device
+// after a call. Calls wait on the host until they are answered. Limits. 32 devices. Errors. Those
+// of a DeviceItemStore; after the failure of one device the whole table is lost.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -25,6 +27,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <string_view>
 #include <vector>
 
 #include "base/worker_pool.h"
@@ -45,7 +48,9 @@ class SplitItemStore {
   // The devices must outlive the store. The host memory of the options is shared by all. Throws
   // std::invalid_argument for none or too many, std::bad_alloc, DeviceError.
   SplitItemStore(std::span<Device* const> devices, DeviceItemOptions options)
-      : hash_{options.index.seed, options.hash_mask}, devices_(devices.begin(), devices.end()) {
+      : hash_{options.index.seed, options.hash_mask},
+        place_bits_(devices.empty() ? 0 : std::bit_width(devices.size() - 1)),
+        devices_(devices.begin(), devices.end()) {
     if (devices.empty() || devices.size() > ShardLayout::most_shards) {
       throw std::invalid_argument("a table of items lies on 1 to 32 GPUs");
     }
@@ -100,19 +105,35 @@ class SplitItemStore {
     return bytes;
   }
 
-  // A step of a walk, over one shard after another; see DeviceItemStore::walk. The cursor is a
-  // bound of hashes, whose lowest bits are zeros, with the shard's number in them. Throws
-  // std::invalid_argument for a cursor of another table.
+  // A step of a walk; see DeviceItemStore::walk. Throws std::invalid_argument for a cursor of
+  // another table.
   uint64_t walk(uint64_t cursor, uint64_t wanted, std::vector<WalkedItem>& to) {
-    const uint64_t number = cursor % ShardLayout::most_shards;
+    const uint64_t number = shard_at(cursor);
     if (number >= stores_.size()) throw std::invalid_argument("the cursor is none of this table");
     loss_.require_usable();
     const Keep keep;
     require_device(devices_[number]->enter(), "choose the GPU");
-    const uint64_t next = stores_[number]->walk(cursor - number, wanted, to);
-    if (next != 0) return next + number;
-    return number + 1 < stores_.size() ? number + 1 : 0;
+    const uint64_t next = stores_[number]->walk(cursor << place_bits_, wanted, to);
+    if (next != 0) return place_in(number, next);
+    return number + 1 < stores_.size() ? place_in(number + 1, 0) : 0;
   }
+  // As DeviceItemStore::place_of.
+  uint64_t place_of(std::string_view key) const {
+    const uint32_t number = shard_of(key);
+    return place_in(number, stores_[number]->place_of(key));
+  }
+  // Whether walks may go on there.
+  bool has_place(uint64_t cursor) const { return shard_at(cursor) < stores_.size(); }
+
+  // As DeviceItemStore::count.
+  uint64_t count(std::string_view start, std::string_view but, int64_t now_ms) {
+    uint64_t keys = 0;
+    each([&](Store& store) { keys += store.count(start, but, now_ms); });
+    return keys;
+  }
+
+  const ItemHash& hash() const { return hash_; }
+  const std::vector<std::unique_ptr<Store>>& stores() const { return stores_; }
 
   void reserve(uint64_t entries) {
     each([&](Store& store) { store.reserve(entries / stores_.size() + 1); });
@@ -131,6 +152,16 @@ class SplitItemStore {
  private:
   static constexpr uint64_t part_rows = uint64_t{1} << 18;
   static constexpr uint64_t part_bytes = uint64_t{64} << 20;  // of keys, and of values
+
+  uint32_t shard_of(std::string_view key) const {
+    return shard_of_hash(hash_.of_host(key), static_cast<uint32_t>(stores_.size()));
+  }
+  uint64_t shard_at(uint64_t place) const {
+    return place_bits_ != 0 ? place >> (64 - place_bits_) : 0;
+  }
+  uint64_t place_in(uint64_t shard, uint64_t place) const {
+    return place_bits_ != 0 ? shard << (64 - place_bits_) | place >> place_bits_ : place;
+  }
 
   // The columns of a call with arrays on a device.
   struct OnHost {
@@ -287,6 +318,7 @@ class SplitItemStore {
   }
 
   const ItemHash hash_;
+  const int place_bits_;  // of a shard's number
   const std::vector<Device*> devices_;
   std::mutex mutex_;  // all below; not of a single device
   std::vector<std::unique_ptr<Store>> stores_;

@@ -1,3 +1,6 @@
+#include <deque>
+#include <vector>
+
 #include "gpu/items/item_options.h"
 #include "gpu/platform/cuda_device.cuh"
 #include "gpu/platform/cuda_setup.cuh"
@@ -7,27 +10,33 @@
 namespace isotherm {
 namespace {
 
-// Made before the tier that lies on it.
-struct TierDevice {
-  CudaDevice device;
+// Made before the tier that lies on them.
+struct TierDevices {
+  explicit TierDevices(const std::vector<uint32_t>& gpus) {
+    for (const uint32_t gpu : gpus) {
+      chosen.push_back(&devices.emplace_back(usable_device(static_cast<int>(gpu))));
+    }
+  }
+  std::deque<CudaDevice> devices;
+  std::vector<CudaDevice*> chosen;
 };
 
-class CudaItemTier final : TierDevice, public DeviceItemTier<CudaDevice> {
+class CudaItemTier final : TierDevices, public DeviceItemTier<CudaDevice> {
  public:
-  CudaItemTier(uint32_t gpu, const DeviceItemOptions& options)
-      : TierDevice{usable_device(static_cast<int>(gpu))},
-        DeviceItemTier(TierDevice::device, options) {}
+  CudaItemTier(const std::vector<uint32_t>& gpus, const DeviceItemOptions& options)
+      : TierDevices(gpus), DeviceItemTier(chosen, options) {}
 };
 
 }  // namespace
 
-ItemTierMaker cuda_item_tier_maker(uint32_t gpu) {
-  return [gpu](const ItemTierOptions& options) {
+ItemTierMaker cuda_item_tier_maker(const std::vector<uint32_t>& gpus) {
+  return [gpus](const ItemTierOptions& options) {
     gpu::ItemTableOptions its;
     its.gpu_memory = options.bytes;
+    its.pinned_item_memory = options.host_bytes;
     its.evict = options.evicts;
     its.hash_seed = options.seed;
-    return std::make_unique<CudaItemTier>(gpu, device_item_options(its));
+    return std::make_unique<CudaItemTier>(gpus, device_item_options(its));
   };
 }
 

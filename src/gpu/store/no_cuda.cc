@@ -13,7 +13,7 @@ __attribute__((weak)) RootTiersMaker cuda_root_tiers_maker(const std::vector<uin
   };
 }
 
-__attribute__((weak)) ItemTierMaker cuda_item_tier_maker(uint32_t /*gpu*/) {
+__attribute__((weak)) ItemTierMaker cuda_item_tier_maker(const std::vector<uint32_t>& /*gpus*/) {
   return [](const ItemTierOptions&) -> std::unique_ptr<ItemTier> {
     throw DeviceError("this program was built without CUDA");
   };

@@ -69,6 +69,9 @@ std::string set_maxmemory(ServerState& server, std::string_view text, bool dry) 
   if (!bytes || *bytes > std::numeric_limits<int64_t>::max()) {
     return "argument must be a memory value";
   }
+  if (*bytes != 0 && server.options.store.gpu_items_host > *bytes / 2) {
+    return "argument must be at least twice --gpu-items-host, which is part of it";
+  }
   if (!dry) server.engine.set_maxmemory(*bytes);
   return {};
 }

@@ -157,6 +157,7 @@ void persistence(ServerState& server, const Statistics& statistics, InfoLines& l
     if (!stats.lasts) {
       lines.line("gpu_items_lost", uint64_t{stats.lost});
       lines.line("gpu_items_lost_keys", stats.lost_keys);
+      lines.line("gpu_items_host_bytes", stats.host_bytes);
     }
   }
   if (journal == nullptr) return;
