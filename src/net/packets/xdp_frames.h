@@ -6,8 +6,10 @@
 //                  └─▶ all else: the kernel
 // One piece of memory, on huge pages where there are some, is cut into chunks, each for one frame.
 // `chunks` of them belong to each queue of the interface, and are in its rings or with whoever got
-// the frame, until he releases it; `replies` more are for what is sent, by the first queue. So no
-// ring is ever full. Without a free chunk the kernel drops the frame, and counts it.
+// the frame, until he releases it; `replies` more are for what is sent, shared out among the queues
+// that send. The address and port of the client say by which queue his replies go, so they keep
+// their order. So no ring is ever full. Without a free chunk the kernel drops the frame, and counts
+// it.
 //
 // The driver decides whether frames are copied on the way (`way` says it); all of them must be
 // where the program does not run in the driver. Frames of interfaces without cables have no
@@ -20,9 +22,9 @@
 //
 // Threads. One; `end` from any, signal handlers included. Limits. All queues that the interface has
 // when this is made. A frame has at most 3,840 bytes; drivers mostly want an MTU below a page.
-// VLANs are not looked into. Replies beyond `replies` that the interface has not taken yet are
-// dropped, and counted. Errors. std::system_error without the right to do so (root), the interface,
-// or the port; std::bad_alloc. Sources. MemcachedGPU, section 3 (GNoM).
+// VLANs are not looked into. Replies beyond a queue's share of `replies` that the interface
+// has not taken yet are dropped, and counted. Errors. std::system_error without the right to do so
+// (root), the interface, or the port; std::bad_alloc. Sources. MemcachedGPU, section 3 (GNoM).
 #pragma once
 
 #include <atomic>
@@ -44,6 +46,7 @@ namespace isotherm::net {
 class XdpFrames final : public FrameSource {
  public:
   static constexpr uint32_t replies = 1024;
+  static constexpr uint32_t most_sending = 16;  // queues
 
   // `chunks`, a power of two, for each queue; 0: 4,096, less where there are more than four queues,
   // and 512 at least.
@@ -73,24 +76,33 @@ class XdpFrames final : public FrameSource {
     Queue(const From& from, const XdpSocket::Rings& rings) : socket(from, rings) {}
 
     XdpSocket socket;
-    std::vector<uint64_t> free;  // chunks that were released
+    std::vector<uint64_t> free;     // chunks that were released
+    std::vector<uint64_t> replies;  // chunks for what is sent, that are free
+  };
+  // Of an interface.
+  struct QueueCounts {
+    uint32_t receiving = 1;
+    uint32_t sending = 1;
   };
 
+  static QueueCounts count_queues(const std::string& interface);
   void open(Queue& queue, uint32_t number);
   static void refill(Queue& queue);
   uint32_t receive(Queue& queue, uint32_t most, FrameSink& sink);
-  void take_back_sent();
+  static void flush(Queue& queue);
 
   const int index_;
+  const QueueCounts counts_;
   const uint32_t queue_count_;
+  const uint32_t sending_;  // of these, the first so many send, too
+  const uint32_t replies_of_each_;
   const uint32_t chunks_;
   const TakenPort port_;
   HugeBlock memory_;
   XdpProgram program_;
   std::vector<std::unique_ptr<Queue>> queues_;
   bool zero_copy_ = false;
-  uint32_t next_queue_ = 0;             // that is asked first
-  std::vector<uint64_t> reply_chunks_;  // that are free
+  uint32_t next_queue_ = 0;  // that is asked first
   uint64_t unsent_ = 0;
   std::atomic<bool> ended_{false};
 };
