@@ -426,7 +426,17 @@ std::unique_ptr<ArrivingItem> Engine::arriving(uint64_t key_bytes, uint64_t valu
       return nullptr;
     }
   }
-  return std::make_unique<ArrivingItem>(store.items, key_bytes, value_bytes, hopeless);
+  auto item = std::make_unique<ArrivingItem>(store.items, key_bytes, value_bytes, hopeless);
+  // What was evicted for others is still in memory, and would count twice.
+  constexpr uint64_t least_given_back = 4 << 20;
+  if (bytes >= least_given_back && store.budget.room() < bytes) item->give_back_pages();
+  return item;
+}
+
+Engine::Arrivals Engine::arrivals() const {
+  LargeItems& large = state_->store.items.large_items();
+  return {large.announced().load(std::memory_order_relaxed), large.came(),
+          state_->store.budget.room()};
 }
 
 void Engine::let_go(uint64_t kept) { state_->store.items.let_go(kept); }

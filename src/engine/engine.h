@@ -193,9 +193,16 @@ class Engine {
   void let_go(uint64_t kept);
 
   // For a large value that a client has announced and will put: the item that it becomes, or null
-  // where it is to be copied after all. An item that is not usable is for one that the cap refuses.
+  // where others that are on their way leave no room for it now: it is asked for again, or copied
+  // after all. An item that is not usable is for one that the cap refuses.
   std::unique_ptr<ArrivingItem> arriving(uint64_t key_bytes, uint64_t value_bytes);
   static constexpr uint64_t least_arriving = 64 << 10;
+  struct Arrivals {
+    uint64_t announced = 0;  // full lengths of those that are on their way
+    uint64_t came = 0;       // bytes of such values, ever
+    uint64_t room = 0;       // bytes that may come before something is evicted for them
+  };
+  Arrivals arrivals() const;
   static constexpr uint64_t least_kept = 32 << 10;
 
  private:

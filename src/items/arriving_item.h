@@ -24,6 +24,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/give_back.h"
 #include "items/item.h"
 #include "items/item_store.h"
 
@@ -47,6 +48,11 @@ class ArrivingItem {
   }
   ArrivingItem(const ArrivingItem&) = delete;
   ArrivingItem& operator=(const ArrivingItem&) = delete;
+
+  // Before anything comes: pages of the value that the allocator had from others go to the system.
+  void give_back_pages() const {
+    if (usable()) give_back(value_, value_ + value_bytes_);
+  }
 
   bool usable() const { return location_ != location::none; }
   // `room` is where the next bytes go; `commit` says how many went there.

@@ -69,6 +69,7 @@ Location LargeItems::prepare(uint64_t bytes) {
 
 void LargeItems::arrive(Location location, uint64_t bytes) {
   header(location).arrived += bytes;
+  came_.fetch_add(bytes, std::memory_order_relaxed);
   budget_.items.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
 }
 

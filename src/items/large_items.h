@@ -78,6 +78,8 @@ class LargeItems {
   void discard(Location location);
   // The full lengths of the values that are on their way.
   std::atomic<uint64_t>& announced() { return announced_; }
+  // How many bytes of such values have come, ever.
+  uint64_t came() const { return came_.load(std::memory_order_relaxed); }
   // Whether it was taken in.
   static bool taken(Location location) {
     return (header(location).state.load(std::memory_order_acquire) & Header::taken) != 0;
@@ -174,6 +176,7 @@ class LargeItems {
   std::atomic<uint64_t> proven_bytes_{0};
   Order orders_[2];
   std::atomic<uint64_t> announced_{0};
+  std::atomic<uint64_t> came_{0};
 
   std::mutex mutex_;  // all below
   std::vector<Header*> table_;

@@ -62,6 +62,11 @@ class MemoryBudget {
   // without what is passing; and without what connections hold, which has a bound of its own
   // (net/client_limits.h), so that no client makes the writes of others fail.
   uint64_t claimed() const { return positive(claimed_.load(std::memory_order_relaxed)); }
+  // The bytes that are left below the cap.
+  uint64_t room() const {
+    const uint64_t cap = limit();
+    return cap == 0 ? ~uint64_t{0} : cap - std::min(cap, claimed());
+  }
   // True when `bytes` more stay within the cap.
   bool fits(uint64_t bytes) const {
     const uint64_t cap = limit();

@@ -169,8 +169,10 @@ class Protocol {
 
   // A large value that the client is about to send, or is sending. It is received into its place
   // rather than into the input; what the input has of it is moved there. Called when all that was
-  // parsed is answered. Null: no large value is expected, or all of it has come.
+  // parsed is answered. Null: no large value is expected, or all of it has come, or there is no
+  // room for it beside those that others are sending (`waits_to_arrive`).
   virtual ArrivingItem* arriving(InputBuffer& input) = 0;
+  bool waits_to_arrive() const { return waits_to_arrive_; }
 
   // Forgets all of an input that does not go on; nothing is owed.
   virtual void restart() {}
@@ -190,6 +192,7 @@ class Protocol {
 
  protected:
   bool held_ = false;
+  bool waits_to_arrive_ = false;
   // The large value of a request that runs in this turn.
   std::unique_ptr<ArrivingItem> arrived_;
 };

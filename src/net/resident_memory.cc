@@ -41,7 +41,8 @@ void ResidentMemory::bound(uint64_t used, uint64_t cap) {
   const uint64_t before = beside(used);
   const uint64_t least = std::min(before, least_beside_.load(std::memory_order_relaxed));
   least_beside_.store(least, std::memory_order_relaxed);
-  if (before - least <= std::max(cap / 8, least_allowance)) return;
+  const uint64_t below_cap = cap - std::min(cap, used);
+  if (before - least <= std::max(below_cap + cap / 32, least_allowance)) return;
   give_back_free();
   least_beside_.store(beside(used), std::memory_order_relaxed);
 }

@@ -4,9 +4,10 @@
 // The allocator keeps what was freed for a second, since most is soon asked for again. Where values
 // become smaller at full speed it is not: the store takes pages for the small ones while the memory
 // of the large ones still waits, and both together are up to twice the cap; the same goes for
-// buffers of clients that are disconnected. `bound` then has the allocator give back all that is
-// free. What it leaves beside what is counted is the process itself, connections, or somebody
-// else's: only what comes on top of that is looked at from then on.
+// buffers of clients that are disconnected. Where the process would have more than the cap and a
+// 32nd, `bound` has the allocator give back all that is free. What it leaves beside what is counted
+// is the process itself, connections, or somebody else's: only what comes on top of that is looked
+// at from then on.
 //
 // Threads. Any; a look is made by one of them.
 // Limits. Memory goes back by request with jemalloc alone.

@@ -98,7 +98,7 @@ TEST(FlagsTest, WhatIsSaidOfGpusIsUsedOrRefused) {
   for (const std::vector<const char*>& wrong : std::vector<std::vector<const char*>>{
            {"--gpus", "0,1"},
            {"--gpus", "0,0", "--device", "cuda"},
-           {"--gpus", "0,1", "--device", "cuda", "--gpu-items", "1gb"},
+           {"--gpu-items-host", "1gb", "--device", "cuda"},
            {"--gpus", "0,1", "--tree", "there", "--gpu-sorted", "1gb"},
            {"--gpu-memory", "1gb"},
            {"--gpu-memory", "1gb", "--device", "cuda", "--gpu-items", "1gb"}}) {

@@ -101,7 +101,7 @@ void Connection::parse_in(Turn& turn) {
     close();
   if (!takes_input()) return;
   if (!parse_on_) {
-    if (!readable_ || !receive(fast)) return;
+    if (!readable_ || !receive(turn, fast)) return;
     turn.received();
   }
   if (!asides_.empty()) turn.waiting = &asides_.waiting_keys();
@@ -274,8 +274,13 @@ void Connection::check_output(const OutputLimit& limit, int64_t now_ms) {
 
 // Receives what the socket has, as far as there is room, of which a fast client gets more; true
 // when that was anything.
-bool Connection::receive(bool fast) {
+bool Connection::receive(Turn& turn, bool fast) {
   ArrivingItem* const value = protocol_->arriving(input_);
+  if (!protocol_->waits_to_arrive()) [[likely]] {
+    arrival_wait_.end();
+  } else if (begin_rest(turn)) {
+    return false;
+  }
   const size_t aside = asides_.empty() ? 0 : asides_.input_memory();
   const size_t held = input_.unread().size() + aside + (value != nullptr ? value->received() : 0) +
                       client_->transaction_bytes.load(std::memory_order_relaxed);
@@ -296,10 +301,20 @@ bool Connection::receive(bool fast) {
   return true;
 }
 
+// Until others have sent their values, or that takes too long.
+bool Connection::begin_rest(Turn& turn) {
+  rests_ = arrival_wait_.goes_on(turn.now_ms(), engine_.arrivals().came);
+  if (rests_) loop_.rests_some();
+  return rests_;
+}
+
 // The rest of a large value, and what is behind it.
 bool Connection::receive_value(ArrivingItem& value) {
   input_.make_room(0);
-  const std::span<char> rest = value.room();
+  // Beyond the cap in small pieces, so that eviction keeps up.
+  constexpr uint64_t least_piece = 1 << 20;
+  std::span<char> rest = value.room();
+  rest = rest.first(std::min(rest.size(), std::max(engine_.arrivals().room, least_piece)));
   const std::span<char> behind = input_.room();
   const std::array<iovec, 2> pieces{{{rest.data(), rest.size()}, {behind.data(), behind.size()}}};
   const bool last = value.received() + rest.size() == value.bytes();

@@ -40,6 +40,7 @@
 #include "net/client.h"
 #include "net/client_limits.h"
 #include "net/input_buffer.h"
+#include "net/loop/arrival_wait.h"
 #include "net/loop/aside.h"
 #include "net/output.h"
 #include "net/protocol.h"
@@ -98,6 +99,9 @@ class Connection final : public Watched, public OutputBound {
   // Whether all its rows of the turn are.
   bool is_answered(const Turn& turn) const;
   bool held() const { return protocol_->held(); }
+  // It waits to receive a value that has no room yet beside those of others.
+  bool rests() const { return rests_; }
+  void go_on() { rests_ = false; }
   const Client& client() const { return *client_; }
 
   bool queued = false;    // in a list of its loop
@@ -108,7 +112,7 @@ class Connection final : public Watched, public OutputBound {
  private:
   bool last_words() const { return end_of_input_ || protocol_->closing(); }
   bool takes_input() const {
-    if (!open_ || last_words() || output_.size() > output_bound) return false;
+    if (!open_ || rests_ || last_words() || output_.size() > output_bound) return false;
     return asides_.empty() || has_room();
   }
   template <class Work>
@@ -123,7 +127,8 @@ class Connection final : public Watched, public OutputBound {
   void settle_behind(bool had_turn);
   const Output* unfinished() const;
   size_t unsent() const;
-  bool receive(bool fast);
+  bool receive(Turn& turn, bool fast);
+  bool begin_rest(Turn& turn);
   bool receive_value(ArrivingItem& value);
   bool note_received(ssize_t received, size_t room);
   size_t reply_if_little(Turn& turn);
@@ -143,6 +148,7 @@ class Connection final : public Watched, public OutputBound {
   Output output_;
   Asides asides_;
   OutputWatch watch_;
+  ArrivalWait arrival_wait_;
   const Turn* turn_ = nullptr;  // in which it is
   Batch::Row first_row_ = 0;    // there
   Batch::Row end_row_ = 0;
@@ -159,6 +165,7 @@ class Connection final : public Watched, public OutputBound {
   bool end_of_input_ = false;
   bool heavy_ = false;
   bool withheld_ = false;
+  bool rests_ = false;
   bool alone_walks_ = false;  // a step, in this turn
   bool owed_ = false;         // what others see says that there is output, or that it is held
 };

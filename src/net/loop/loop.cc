@@ -92,6 +92,7 @@ void Loop::look_after() {
   bound_memory();
   check_outputs();
   if (holds_some_) release_if_over();
+  release_resting();
   close_idle();
   if (server_.threads.front() == this) server_.sample_rates();
 }
@@ -131,6 +132,8 @@ void Loop::turn() {
   if (!alone_.empty() && may_begin()) run_those_alone();
   if (being_written_ != 0) note_being_written(0);
   make_room_for_inputs();
+  if (rests_some_) [[unlikely]]
+    release_resting_if_room();
   if (!ended_.empty()) delete_ended();
 }
 

@@ -132,6 +132,8 @@ class Loop final : public LoopControl {
   bool sent_its_share() const { return sent_bytes_ > sent_bytes_per_turn; }
   void count_protocols(int64_t more) { protocol_bytes_ += more; }
   void holds_some() { holds_some_ = true; }
+  // A connection rests until values are stored that others send now.
+  void rests_some();
   LoopCounters& counters() { return counters_; }
   const ClientLimits& limits() const { return server_.limits; }
 
@@ -180,6 +182,8 @@ class Loop final : public LoopControl {
   void check_outputs();
   void release_if_over();
   void release_all_held();
+  void release_resting();
+  void release_resting_if_room();
   void close_idle();
   void welcome(int descriptor, Speaks speaks);
   std::unique_ptr<Client> make_client(int descriptor, Speaks speaks);
@@ -217,6 +221,8 @@ class Loop final : public LoopControl {
   size_t sent_bytes_ = 0;              // since the last look for events
   size_t replied_first_ = 0;           // counts up
   bool holds_some_ = false;            // connections that wait for the end of a pause
+  bool rests_some_ = false;            // connections, until there is room for their values
+  uint64_t rested_at_ = 0;             // bytes of others' values then
   size_t reported_bytes_ = 0;
   size_t unseen_to_ = 0;        // `held` may grow up to here before all is counted again
   bool crowded_ = false;        // half the loop's share of all clients' memory is taken

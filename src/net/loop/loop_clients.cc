@@ -162,6 +162,25 @@ void Loop::release_all_held() {
   for (const auto& port : udp_ports_) port->release();
 }
 
+void Loop::rests_some() {
+  rests_some_ = true;
+  rested_at_ = server_.engine.arrivals().announced;
+}
+
+// All of them, since a shorter value may find room before a longer one.
+void Loop::release_resting() {
+  if (!std::exchange(rests_some_, false)) return;
+  for (const auto& connection : connections_) {
+    if (!connection->rests()) continue;
+    connection->go_on();
+    ready(*connection);
+  }
+}
+
+void Loop::release_resting_if_room() {
+  if (server_.engine.arrivals().announced < rested_at_) release_resting();
+}
+
 // All that is free goes.
 void Loop::trim_pool() {
   pool_.trim();

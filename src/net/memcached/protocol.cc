@@ -52,6 +52,7 @@ class MemcachedProtocol final : public Protocol {
 
   ArrivingItem* arriving(InputBuffer& input) override {
     if (arriving_ == nullptr) {
+      waits_to_arrive_ = false;
       if (parser_.partial().bytes < Engine::least_arriving) return nullptr;
       divert(input);
       if (arriving_ == nullptr) return nullptr;
@@ -210,6 +211,7 @@ class MemcachedProtocol final : public Protocol {
     const std::string_view there = input.unread().substr(block.begin);
     if (there.size() >= block.bytes) return;
     arriving_ = server_.engine.arriving(block.key_bytes, block.bytes);
+    waits_to_arrive_ = arriving_ == nullptr;
     if (arriving_ != nullptr && !arriving_->usable()) arriving_.reset();
     if (arriving_ == nullptr) return;
     arriving_->append(there);

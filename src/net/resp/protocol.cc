@@ -135,6 +135,7 @@ class RespProtocol final : public Protocol {
 
   ArrivingItem* arriving(InputBuffer& input) override {
     if (arriving_ == nullptr) {
+      waits_to_arrive_ = false;
       if (parser_.wanted() < Engine::least_arriving) return nullptr;
       divert(input);
       if (arriving_ == nullptr) return nullptr;
@@ -230,8 +231,7 @@ class RespProtocol final : public Protocol {
     queue_.fixed = queue_.answers.size();
   }
 
-  // The value of a SET, or of another command that stores one, is received into the item that it
-  // becomes.
+  // The value of a command that stores one is received into the item that it becomes.
   [[gnu::noinline]] void divert(InputBuffer& input) {
     const RespParser::Partial value = parser_.partial();
     const std::string_view unread = input.unread();
@@ -241,7 +241,8 @@ class RespProtocol final : public Protocol {
     if (command == nullptr || value.index != command->stored_word()) return;
     if (there.size() >= value.bytes) return;
     arriving_ = server_.engine.arriving(parser_.word(unread, 1).size(), value.bytes);
-    if (arriving_ == nullptr) return;
+    waits_to_arrive_ = arriving_ == nullptr;
+    if (waits_to_arrive_) return;
     arriving_->append(there);
     input.drop_back(there.size());
     parser_.divert(arriving_->value());
