@@ -248,6 +248,7 @@ void Tree::ask_device(const Batch::Columns& columns, int64_t now_ms,
     }
     for (const auto& [gets, piece] : pieces) {
       if (gets != nullptr) gets->wait();
+      if (files_->is_lost()) break;  // by one of several devices, of which the others answer still
       answer(piece, columns, now_ms, answered);
       done += piece.rows.size();
     }
@@ -288,7 +289,7 @@ class Tree::ComingGets final : public Coming {
   bool has_come() {
     try {
       started_.gets().wait();
-      return true;
+      return !tree_.files_->is_lost();
     } catch (const DeviceError& error) {
       tree_.files_->lose(error.what());
     } catch (const std::bad_alloc&) {

@@ -56,10 +56,12 @@ class SplitDirectGets final : public DirectGets {
   void start(uint32_t rows) override {
     deal(rows);
     for (Part& part : parts_) part.gets->start(part.rows);
+    rows_ = rows;
   }
   void post(uint32_t rows) override {
     deal(rows);
     for (Part& part : parts_) part.gets->post(part.rows);
+    rows_ = rows;
   }
   bool done() override {
     bool all = true;
@@ -67,6 +69,8 @@ class SplitDirectGets final : public DirectGets {
     return all;
   }
   void wait() override {
+    // Of what has failed, or was not started by all, no slot may be read, also by a later wait.
+    const uint32_t rows = std::exchange(rows_, 0);
     std::exception_ptr failure;
     for (Part& part : parts_) {
       try {
@@ -76,7 +80,7 @@ class SplitDirectGets final : public DirectGets {
       }
     }
     if (failure) std::rethrow_exception(failure);
-    for (uint32_t row = 0; row < rows_; ++row) bring(row);
+    for (uint32_t row = 0; row < rows; ++row) bring(row);
   }
 
  private:
@@ -90,7 +94,7 @@ class SplitDirectGets final : public DirectGets {
   };
 
   void deal(uint32_t rows) {
-    rows_ = rows;
+    rows_ = 0;
     for (Part& part : parts_) part.rows = 0;
     for (uint32_t row = 0; row < rows; ++row) {
       const std::string_view key(keys_.data() + key_ends_[row],
@@ -123,7 +127,7 @@ class SplitDirectGets final : public DirectGets {
   DirectColumns columns_;
   std::vector<Place> places_;
   std::vector<Part> parts_;
-  uint32_t rows_ = 0;
+  uint32_t rows_ = 0;  // that the next `wait` brings
 };
 
 }  // namespace isotherm
