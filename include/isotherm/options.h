@@ -104,7 +104,7 @@ struct Options {
   // room for as many items as fit into `maxmemory`, as the store is opened, beside it. Where items
   // are smaller, keys are evicted though there is memory; where they are larger, the index takes
   // more of it than it needs. The index of each further database is made for what those before it
-  // have left. At least 16.
+  // have left, from the third on for a part of that: half, a third, and so on. At least 16.
   uint64_t index_item_bytes = 128;
 
   // A folder for more items than memory holds: memory is then a cache of a tree of files there

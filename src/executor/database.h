@@ -37,12 +37,13 @@ class Database {
   LineIndex* make_index(Pages& pages, MemoryBudget& budget, EpochDomain& epochs,
                         uint64_t expected = 0);
 
-  // The same of an index of a fixed size, which make(first_version) returns.
+  // The same of an index of a fixed size, which make(first_version, parts) returns; `parts` is what
+  // the last call left there, at first the largest number.
   template <class Make>
   CacheIndex* make_cache(Make&& make) {
     const std::lock_guard guard(make_mutex_);
     if (CacheIndex* made = cache(); made != nullptr) return made;
-    CacheIndex* const made = make(first_version_);
+    CacheIndex* const made = make(first_version_, cache_parts_);
     cache_.store(made, std::memory_order_release);
     return made;
   }
@@ -89,6 +90,7 @@ class Database {
   std::atomic<CacheIndex*> cache_{nullptr};
   mutable std::mutex make_mutex_;
   uint64_t first_version_ = 0;
+  uint64_t cache_parts_ = ~uint64_t{0};
 };
 
 }  // namespace isotherm

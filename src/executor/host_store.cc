@@ -7,17 +7,23 @@
 
 namespace isotherm {
 
-// With a share of what the indexes of other databases have left, they take less than the cap
-// together, however many there are. One that was flushed and is not taken apart yet does not count.
+// The first two take their share of what the others leave, and later ones a part of it, so that
+// many databases leave memory for items, too. One whose index was taken away gets no smaller part
+// than it had. An index that was flushed and is not taken apart yet does not count.
 CacheIndex* HostStore::make_cache(Database& database) {
   uint64_t taken = 0;
+  uint64_t others = 0;
   for (const Database& one : databases) {
-    if (&one != &database) taken += one.cache_use().bytes;
+    const uint64_t bytes = &one == &database ? 0 : one.cache_use().bytes;
+    taken += bytes;
+    others += bytes != 0;
   }
   const uint64_t left = options.maxmemory - std::min(taken, options.maxmemory);
-  return database.make_cache([&](uint64_t first_version) -> CacheIndex* {
+  return database.make_cache([&](uint64_t first_version, uint64_t& parts) -> CacheIndex* {
+    parts = std::clamp<uint64_t>(others, 1, parts);
     try {
-      return make_cache_index(options.index, left, options.index_item_bytes, budget, first_version)
+      return make_cache_index(options.index, left / parts, options.index_item_bytes, budget,
+                              first_version)
           .release();
     } catch (const std::bad_alloc&) {
       return nullptr;
