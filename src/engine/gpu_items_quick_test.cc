@@ -299,5 +299,25 @@ TEST_F(QuickGpuItemsTest, WhatSlotsDoNotShowIsReadTheOtherWay) {
   device_.take_errors();
 }
 
+// The others could still answer, with what has been written anew or erased since.
+TEST_F(QuickGpuItemsTest, WhenOneOfSeveralDevicesFailsTheOthersAreAskedNoMore) {
+  devices_.push_back(&second_);
+  open(32);
+  device_.lose();
+  std::vector<Batch> batches(1);
+  for (int times = 0; times < 2; ++times) {
+    for (const std::string& name : names_) {
+      batches[0].get(name);
+      run_together(batches);
+      const Status status = batches[0].reply(0).status;
+      batches[0].clear();
+      EXPECT_TRUE(times == 0 || status == Status::not_found) << name;
+    }
+    EXPECT_TRUE(engine_->tree()->is_lost());
+  }
+  batches.clear();
+  device_.take_errors();
+}
+
 }  // namespace
 }  // namespace isotherm::gpu_items_quick_test

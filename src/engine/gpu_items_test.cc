@@ -394,24 +394,6 @@ TEST_F(GpuItemsTest, TheLossOfTheDeviceLosesWhatLivedThereAlone) {
   device_.take_errors();
 }
 
-// The others could still answer, with what has been written anew or erased since.
-TEST_F(GpuItemsTest, WhenOneOfSeveralDevicesFailsTheOthersAreAskedNoMore) {
-  devices_.push_back(&second_);
-  open();
-  std::vector<std::string> keys;
-  for (int i = 0; i < 40; ++i) keys.push_back("key" + std::to_string(i));
-  for (const std::string& key : keys) put(key, "1");
-  forget();
-  device_.lose();
-  Batch batch;
-  for (const std::string& key : keys) batch.get(key);
-  worker_->submit(batch);
-  EXPECT_TRUE(engine_->tree()->is_lost());
-  batch.clear();
-  for (const std::string& key : keys) EXPECT_EQ(get(key), "(none)") << key;
-  device_.take_errors();
-}
-
 // Where it went on from is of another order than what is left has.
 TEST_F(GpuItemsTest, AWalkThatMeetsTheLossOfTheDeviceBeginsAnew) {
   constexpr int keys = 300;
