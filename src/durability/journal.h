@@ -127,6 +127,7 @@ class Journal final : public CommitSink, public Awaited {
   void make_room(const ItemChange& change, const ChangedPart* part) override;
   void changed(const ItemChange& change) override;
   void changed_part(const ItemChange& change, const ChangedPart& part) override;
+  bool lets_change_in_place() const override { return true; }
   void flushed(uint32_t database, uint64_t version, uint64_t token) override;
   void begins_parts(uint64_t token, std::span<uint64_t> parts) override;
   void ends_parts(uint64_t token, std::span<const uint64_t> parts, WorkerPool& pool) override;
@@ -200,6 +201,8 @@ class Journal final : public CommitSink, public Awaited {
   void note_change(RunningBatch& running, const RecordHeader& record, uint64_t hash);
   void seal_block(const RecordBuffer::Room& room, uint64_t bytes, uint32_t body_crc,
                   RunningBatch& running);
+  void append(RunningBatch& running, const RecordHeader& record, const ItemChange& change,
+              std::string_view value);
   void append_alone(const RecordHeader& record, const ItemChange& change);
   bool append_again(std::string_view records);
   void append_mark();

@@ -12,6 +12,7 @@
 #include "base/worker_pool.h"
 #include "durability/journal.h"
 #include "items/item.h"
+#include "items/objects.h"
 
 namespace isotherm {
 namespace {
@@ -30,14 +31,16 @@ uint64_t most_record_bytes(const Batch& batch) {
   return bytes;
 }
 
-// But for the lengths. `value`: what is recorded of it as a whole.
-ISOTHERM_INLINE RecordHeader head_of(const ItemChange& change, std::string_view& value) {
+// But for the lengths. `value`: what is recorded of it as a whole. `is_put`: also where the new
+// item is the old one.
+ISOTHERM_INLINE RecordHeader head_of(const ItemChange& change, std::string_view& value,
+                                     bool is_put = false) {
   RecordHeader record{};
   record.database = change.database;
   record.version = change.version;
   if (change.new_item == nullptr || change.new_item->is_object()) {
     record.op = RecordOp::erase;
-  } else if (change.new_item == change.old_item) {
+  } else if (change.new_item == change.old_item && !is_put) {
     record.op = RecordOp::expiry;
     record.expiry = change.expiry;
   } else {
@@ -193,10 +196,11 @@ void Journal::make_room(const ItemChange& change, const ChangedPart* part) {
   if (change.token == 0 || is_reader(change.token)) return;
   auto& running = *reinterpret_cast<RunningBatch*>(change.token);
   const Item* const item = change.new_item;
-  const bool has_value = item != nullptr && !item->is_object() && item != change.old_item;
+  const bool has_value =
+      item != nullptr && !item->is_object() && (item != change.old_item || part != nullptr);
   uint64_t bytes = record_bytes(change.key.size(), has_value ? item->value().size() : 0);
-  if (part != nullptr &&
-      has_recorded(running, hash_in(change.database, change.hash), change.old_item->version())) {
+  if (part != nullptr && has_recorded(running, hash_in(change.database, change.hash),
+                                      Objects::version_of(*change.old_item))) {
     bytes = part_record_bytes(change.key.size(), part->bytes);
   }
   make_room(running, bytes);
@@ -206,10 +210,10 @@ void Journal::changed_part(const ItemChange& change, const ChangedPart& part) {
   if (change.token == 0 || is_reader(change.token)) return changed(change);
   auto& running = *reinterpret_cast<RunningBatch*>(change.token);
   const uint64_t hash = hash_in(change.database, change.hash);
-  const uint64_t base = change.old_item->version();
+  const uint64_t base = Objects::version_of(*change.old_item);
+  std::string_view value;
+  RecordHeader record = head_of(change, value, true);
   if (has_recorded(running, hash, base)) {
-    std::string_view value;
-    RecordHeader record = head_of(change, value);
     record.op = RecordOp::part;
     const uint64_t bytes = part_record_bytes(change.key.size(), part.bytes);
     make_room(running, bytes);
@@ -218,9 +222,9 @@ void Journal::changed_part(const ItemChange& change, const ChangedPart& part) {
                     {base <= first_version_ ? 0 : base, part.at, value.size()},
                     value.substr(part.at, part.bytes));
   } else {
-    changed(change);
+    append(running, record, change, value);
   }
-  running.value_of(hash) = {hash, change.new_item->version(), running.number};
+  running.value_of(hash) = {hash, change.version, running.number};
 }
 
 void Journal::changed(const ItemChange& change) {
@@ -232,7 +236,11 @@ void Journal::changed(const ItemChange& change) {
     if (any_waits_.load()) wake_writer();
     return;
   }
-  auto& running = *reinterpret_cast<RunningBatch*>(change.token);
+  append(*reinterpret_cast<RunningBatch*>(change.token), record, change, value);
+}
+
+void Journal::append(RunningBatch& running, const RecordHeader& record, const ItemChange& change,
+                     std::string_view value) {
   const uint64_t bytes = record_bytes(change.key.size(), value.size());
   make_room(running, bytes);
   note_change(running, record, change.hash);

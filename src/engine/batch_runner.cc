@@ -110,6 +110,7 @@ void BatchRunner::set_parking(BatchRun& run) {
   const HostStore& store = engine_.store;
   const bool stops = store.makes_room() && engine_.device == nullptr && !run.batch->has_groups();
   executor_.set_stops_from(stops ? 0 : HostExecutor::never);
+  executor_.set_showing(&run);
   stopped_ = nullptr;
   vain_stops_ = 0;
   if (engine_.store.backing == nullptr) [[likely]]

@@ -126,7 +126,7 @@ class BatchRunner final : public Executor {
   void hash_keys(Batch& batch);
   std::vector<Batch::Span> parts_of(const Batch& batch, Batch::Row first, Batch::Row end) const;
   bool run_parts(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end);
-  void run_part(const BatchRun& run, Batch& batch, Batch::Span rows, uint64_t token,
+  void run_part(BatchRun& run, Batch& batch, Batch::Span rows, uint64_t token,
                 const KeyGate::Holder& holder);
   Batch::Row run_unparked(BatchRun& run, Batch& batch, Batch::Row first, Batch::Row end,
                           const uint8_t* parked);

@@ -178,6 +178,7 @@ EngineState::EngineState(const Options& options, const Clock& its_clock,
     });
   }
   if (options.router.choice != RouterChoice::off) make_router();
+  store.changes_in_place = tree == nullptr && hot == nullptr && options.index == IndexChoice::line;
 }
 
 void EngineState::make_router() {
@@ -219,6 +220,7 @@ void EngineState::make_tree(const std::function<std::unique_ptr<TreeFiles>(uint6
   store.sink = tree.get();
   store.demotion = tree.get();
   store.backing = tree.get();
+  store.changes_in_place = false;
   store.set_policy(store.options.maxmemory_policy);
   for (Database& database : store.databases) database.begin_versions(tree->last_version());
 }
@@ -256,6 +258,7 @@ void EngineState::use_device(const RootTiersMaker& make_index, bool required,
     WaitClock& wait_clock = round_clock != nullptr ? *round_clock : steady_clock;
     device =
         std::make_unique<DeviceExecutor>(store, make_index, make_round_policy(rounds), wait_clock);
+    store.changes_in_place = false;
     if (rounds.write_cycles > 1) {
       write_delay = std::make_unique<WriteDelay>(make_round_policy(rounds), wait_clock);
     }

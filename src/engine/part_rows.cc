@@ -71,7 +71,7 @@ bool BatchRunner::run_parts(BatchRun& run, Batch& batch, Batch::Row first, Batch
 }
 
 // By the runner of the thread. The slot of the batch's run keeps what its replies show.
-void BatchRunner::run_part(const BatchRun& run, Batch& batch, Batch::Span rows, uint64_t token,
+void BatchRunner::run_part(BatchRun& run, Batch& batch, Batch::Span rows, uint64_t token,
                            const KeyGate::Holder& holder) {
   struct Shown {
     explicit Shown(HostExecutor& its) : executor(its) {}
@@ -80,6 +80,7 @@ void BatchRunner::run_part(const BatchRun& run, Batch& batch, Batch::Span rows, 
   };
   const Shown shown(executor_);
   executor_.set_parking(nullptr);
+  executor_.set_showing(&run);
   executor_.set_stops_from(HostExecutor::never);
   executor_.set_token(token);
   executor_.set_gated(&slot_, &holder);

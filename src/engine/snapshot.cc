@@ -10,6 +10,7 @@
 #include "index/item_table.h"
 #include "index/line_index.h"
 #include "items/item.h"
+#include "items/objects.h"
 #include "items/size_classes.h"
 
 namespace isotherm {
@@ -223,13 +224,13 @@ bool Snapshot::is_walked(uint32_t database, uint64_t hash) const {
 // Under the lock of the key's line, so the walk is before it or behind it.
 void Snapshot::note(const ItemChange& change) {
   const Item* const old = change.old_item;
-  if (old == nullptr || old->version() > bound_ || old->is_object()) return;
+  if (old == nullptr || old->is_object() || Objects::version_of(*old) > bound_) return;
   // An eviction at the moment itself has a version up to the bound, so for the snapshot its item is
   // gone.
   if (change.version <= bound_) return;
   if (is_walked(change.database, change.hash)) return;
   const std::lock_guard guard(mutex_);
-  if (change.new_item != nullptr && change.new_item->version() <= bound_) {
+  if (change.new_item != nullptr && Objects::version_of(*change.new_item) <= bound_) {
     const auto [its, made] =
         expiries_.try_emplace(name_of(change.database, change.key), old->expiry());
     if (made) expiry_bytes_.fetch_add(bytes_of_expiry(its->first), std::memory_order_relaxed);
@@ -358,7 +359,7 @@ void Snapshot::find(uint32_t database, uint64_t root) {
   const ItemStore& items = engine_.store.items;
   for_each_member(items, root, [&](Location location) {
     const Item& item = *items.item(location);
-    if (item.version() > bound_ || item.is_object()) return;
+    if (item.is_object() || Objects::version_of(item) > bound_) return;
     int64_t expiry = item.expiry();
     if (any_expiries_.load(std::memory_order_relaxed)) {
       const std::lock_guard guard(mutex_);

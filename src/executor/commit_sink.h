@@ -63,7 +63,8 @@ struct ItemChange {
   uint64_t hash;  // of the key, as the store has it
   // The values of both may be away (items/item.h). The old one may have expired.
   const Item* old_item;  // null: there was none
-  // Null: there is none from now on; the old one: its expiry is set, or its object has changed.
+  // Null: there is none from now on; the old one: its expiry is set, or its object has changed, or
+  // a part of its value has, where `changed_part` tells of it.
   const Item* new_item;
   int64_t expiry;  // from now on; no_expiry: none
   uint64_t version;
@@ -76,7 +77,8 @@ struct ItemChange {
 
 // Which bytes of a long value a request has changed: the new item's value is the old item's, cut or
 // with zeros behind it so that it has the new length, with bytes of its own from `at` on. Neither
-// value is away, and the old item has not expired.
+// value is away, and the old item has not expired. If both are the same item, which may change
+// (items/changing_item.h), its value is the new one and its version still the old one's.
 struct ChangedPart {
   static constexpr uint64_t least_value = 1 << 10;  // of the old item
   static constexpr uint64_t most_of_value = 4;      // the part is no more than one of so many
@@ -96,6 +98,9 @@ class CommitSink {
   virtual void changed(const ItemChange& change) = 0;
   // The same, where little of a long value is another one: told in the place of `changed`.
   virtual void changed_part(const ItemChange& change, const ChangedPart& part);
+  // Whether values may change where they lie: it looks at no old value, and finds in `make_room`
+  // all the memory that it needs to be told, since `changed_part` must not throw then.
+  virtual bool lets_change_in_place() const { return false; }
   // A change of the key may be told soon: what the sink will look at then may be fetched.
   virtual void fetch_ahead(uint32_t database, uint64_t hash) const;
   // For a sink that tells another: takes the memory that telling of this change needs, and nothing

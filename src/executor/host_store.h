@@ -120,6 +120,10 @@ struct HostStore {
   EpochDomain epochs{EpochDomain::max_slots};
   ItemStore items;
   std::vector<Database> databases;
+  // Whether long values that were changed may change where they lie from then on
+  // (items/changing_item.h): memory alone has the store, and the host all of it. Set before there
+  // is an executor.
+  bool changes_in_place = false;
   // Bytes of long values that were stored as changed copies of others.
   std::atomic<uint64_t> copied{0};
   // Where values of items may lie, too; null: nowhere. Belongs to the executor of the device.

@@ -163,9 +163,8 @@ std::string_view value_of(const Item* old) { return old != nullptr ? old->value(
 // then change it. As in Redis, one that was stored when longer ones were allowed may be changed.
 void patch(const Item* old, uint64_t least_bytes, uint64_t max_value_bytes, Plan& plan) {
   plan.first = value_of(old);
-  const uint64_t bytes = std::max<uint64_t>(plan.first.size(), least_bytes);
   if (least_bytes > max_value_bytes) return refuse(plan, Status::too_large);
-  store_anyway(old, bytes, plan);
+  store_anyway(old, std::max<uint64_t>(plan.first.size(), least_bytes), plan);
   plan.filler = '\0';
 }
 
@@ -324,7 +323,7 @@ void plan_meta_store(const Request& request, const MetaRequest& meta, const Item
   if (!conditions_hold(plain, old, plan)) return;
   const bool differs = compares && old != nullptr && !version_holds(meta, *old);
   const bool stale = differs && !joins && meta.may_store_stale && meta.version != 0 &&
-                     meta.version < old->version();
+                     meta.version < Objects::version_of(*old);
   if (differs && !stale) return refuse(plan, Status::condition_failed);
   if (joins) {
     plain.op = meta.mode == append ? Op::append : Op::prepend;
@@ -455,8 +454,12 @@ void Plan::fill(Item* item) const {
   // Fills what lies before `second`, and what lies behind everything.
   const uint64_t end = std::max<uint64_t>(first.size(), second_at + second.size());
   if (second_at > first.size()) std::memset(to + first.size(), filler, second_at - first.size());
-  if (!second.empty()) std::memcpy(to + second_at, second.data(), second.size());
   if (end < parts.value_bytes) std::memset(to + end, filler, parts.value_bytes - end);
+  patch(to);
+}
+
+void Plan::patch(char* to) const {
+  if (!second.empty()) std::memcpy(to + second_at, second.data(), second.size());
   if (!steps.empty()) run_bitfield(steps, to, parts.value_bytes);
 }
 

@@ -72,6 +72,11 @@ struct Plan {
 
   // Writes the value of the new item.
   void fill(Item* item) const;
+  // Whether the value is the old one with some bits or bytes of its own, and perhaps longer:
+  // `second` or what the steps write.
+  bool patches() const { return action == Action::store && filler == '\0'; }
+  // Writes that over the old value, or a copy, which is long enough.
+  void patch(char* value) const;
 
   char digits[24];  // what `first` or `second` refers to where it is made from numbers
 };

@@ -1,8 +1,8 @@
 // Item: a key with its value, expiry, flags and version, as bytes in memory.
 //
 // Layout, at a 16-byte boundary (docs/layout.md draws it):
-//    0  u64  version << 8 | meta      meta: bits 0–3 type, 4 has expiry, 5 has extra, 6 away,
-//                                   7 has a state
+//    0  u64  version << 8 | meta      meta: bits 0–2 type, 3 may change, 4 has expiry, 5 has extra,
+//                                   6 away, 7 has a state
 //    8  u32  value bytes
 //   12  u32  key bytes
 //   16  i64  expiry, ms since the epoch      only with "has expiry"; atomic
@@ -18,6 +18,9 @@
 // object as its value. Its copies have the same object, so whoever moves an item leaves the object
 // where it is. The version of an object changes with it; the item has the one with which the object
 // came.
+//
+// The value of a large item that may change is written where it lies, and its version is the one
+// that items/changing_item.h knows; that header says who may read either, and when.
 //
 // Invariants. Immutable once published, except the expiry and the state, an atomic each. The
 // version is set before publication, under the lock of the key's line, and so are the expiry and
@@ -42,6 +45,7 @@ namespace isotherm {
 
 class Item {
  public:
+  static constexpr uint8_t may_change_bit = 1 << 3;
   static constexpr uint8_t expiry_bit = 1 << 4;
   static constexpr uint8_t extra_bit = 1 << 5;
   static constexpr uint8_t away_bit = 1 << 6;
@@ -88,9 +92,13 @@ class Item {
     return {key(), value_bytes_, type(), expiry(), flags(), database(), away, state()};
   }
 
+  // The one that it was published with: Objects::version_of knows of later ones.
   uint64_t version() const { return version_meta_ >> 8; }
   void set_version(uint64_t version) { version_meta_ = version << 8 | (version_meta_ & 0xFF); }
-  ValueType type() const { return static_cast<ValueType>(version_meta_ & 0xF); }
+  ValueType type() const { return static_cast<ValueType>(version_meta_ & 0x7); }
+  bool may_change() const { return (version_meta_ & may_change_bit) != 0; }
+  // Before it is published. Only of a string that is a large item.
+  void let_change() { version_meta_ |= may_change_bit; }
   bool has_expiry() const { return (version_meta_ & expiry_bit) != 0; }
   bool has_extra() const { return (version_meta_ & extra_bit) != 0; }
   bool away() const { return (version_meta_ & away_bit) != 0; }
@@ -129,14 +137,16 @@ class Item {
   ISOTHERM_INLINE const char* value_data() const { return key_data() + key_bytes_; }
   // Its value is an object.
   ISOTHERM_INLINE bool is_object() const { return type() > ValueType::string; }
-  // A string that is here.
+  // A string that does not change: its version is that of the item.
+  ISOTHERM_INLINE bool is_constant() const {
+    return (version_meta_ & type_bits) == static_cast<uint64_t>(ValueType::string);
+  }
+  // Such a one that is here.
   ISOTHERM_INLINE bool is_plain() const {
-    constexpr uint64_t type_bits = 0xF;
     return (version_meta_ & (away_bit | type_bits)) == static_cast<uint64_t>(ValueType::string);
   }
   // Such a one, and the meta commands know nothing of it: a reader has no more to do.
   ISOTHERM_INLINE bool is_shown_at_once() const {
-    constexpr uint64_t type_bits = 0xF;
     return (version_meta_ & (away_bit | state_bit | type_bits)) ==
            static_cast<uint64_t>(ValueType::string);
   }
@@ -179,6 +189,10 @@ class Item {
   }
 
  private:
+  // What the type is read from, and the bit beside it: one compare tells plain strings from all
+  // others.
+  static constexpr uint64_t type_bits = 0xF;
+
   const char* body() const { return reinterpret_cast<const char*>(this) + header_bytes; }
   std::atomic<int64_t>& expiry_field() const {
     return *reinterpret_cast<std::atomic<int64_t>*>(const_cast<char*>(body()));

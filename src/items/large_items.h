@@ -1,7 +1,8 @@
 // LargeItems: items larger than the largest size class, each in an allocation of its own.
 //
-//   header, 48 bytes    u64 bytes that the budget counts, u32 number, u32 state,
-//                       u64 neighbours in the order of the CLOCK, u64 stamp
+//   header, 64 bytes    u64 bytes that the budget counts, u32 number, u32 state,
+//                       u64 neighbours in the order of the CLOCK, u64 stamp,
+//                       u64 bytes that have arrived, u64 version of a value that has changed
 //   the item            at a 16-byte boundary; its address is the location's place
 //
 // A table by number holds all of them, so that sweeps find them; a number stays an item's for life,
@@ -13,7 +14,8 @@
 // to its stamp.
 //
 // A connection that sends an item's value does not copy it, but keeps its memory until the client
-// has taken it; bits of the state count such connections.
+// has taken it; bits of the state count such connections, and all others who may still read the
+// value of an item that may change (items/changing_item.h).
 //
 // The budget counts what the allocator says a block takes. The allocator decides how soon freed
 // blocks leave the process; the server links jemalloc, which gives them back within seconds.
@@ -47,15 +49,19 @@ class LargeItems {
     Header* newer = nullptr;
     uint64_t stamp = 0;
     uint64_t arrived = 0;  // bytes that the budget counts before the item is in the store
+    std::atomic<uint64_t> version{0};  // since the value was changed; 0: it is the item's
+    uint64_t unused = 0;
 
     static constexpr uint32_t live = 1;
     static constexpr uint32_t used = 2;
     static constexpr uint32_t taken = 4;  // into the store
     static constexpr uint32_t freed = 8;  // by the store; who keeps it last gives it back
     static constexpr uint32_t proven = 16;
-    static constexpr uint32_t one_keep = 32;  // the bits from here on count who keeps it
+    static constexpr uint32_t written = 32;    // the value is being changed
+    static constexpr uint32_t constant = 64;   // the value changes no more
+    static constexpr uint32_t one_keep = 128;  // the bits from here on count who keeps it
   };
-  static_assert(sizeof(Header) == 48);
+  static_assert(sizeof(Header) == 64);
 
   explicit LargeItems(MemoryBudget& budget) : budget_(budget) {}
   // Frees all that are left.

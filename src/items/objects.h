@@ -17,6 +17,7 @@
 #include <mutex>
 
 #include "isotherm/object.h"
+#include "items/changing_item.h"
 #include "items/item.h"
 #include "items/location.h"
 #include "items/memory_budget.h"
@@ -80,7 +81,8 @@ class Objects {
 
   // The version of the item's value.
   static ISOTHERM_INLINE uint64_t version_of(const Item& item) {
-    if (ISOTHERM_LIKELY(!item.is_object())) return item.version();
+    if (ISOTHERM_LIKELY(item.is_constant())) return item.version();
+    if (item.may_change()) return ChangingItem::version(item);
     const uint64_t version = item.object()->version_.load(std::memory_order_relaxed);
     return version != 0 ? version : item.version();
   }

@@ -16,6 +16,7 @@
 #include "executor/host/host_stages_entry.h"
 #include "executor/run/batch_run.h"
 #include "items/arriving_item.h"
+#include "items/changing_item.h"
 #include "router/hot_side.h"
 
 namespace isotherm {
@@ -266,6 +267,10 @@ HostExecutor::Prepared HostExecutor::prepare_item(const Plan& plan, bool over_ca
   if (location == location::none) return {};
   Item* item = Item::create(store_.items.address(location), plan.parts);
   plan.fill(item);
+  if (store_.changes_in_place && plan.patches() &&
+      location::kind(location) == location::Kind::large) {
+    item->let_change();
+  }
   return {location, item};
 }
 
@@ -413,6 +418,40 @@ void HostExecutor::Run::tell_stored(const Request& request, uint64_t hash, Membe
       ->changed_part({ItemChange::Reason::request, request.database, request.key, hash, old.item,
                       fresh, plan.parts.expiry, version, token},
                      part);
+}
+
+bool HostExecutor::Run::may_change_in_place(const Request& request) const {
+  const bool patches =
+      request.op == Op::set_bit || request.op == Op::set_range || request.op == Op::bitfield;
+  const CommitSink* const sink = executor.store_.sink.load(std::memory_order_relaxed);
+  return patches && (sink == nullptr || sink->lets_change_in_place());
+}
+
+bool HostExecutor::Run::fits_in_place(const Request& request, const Item& old, const Plan& plan,
+                                      ChangedPart& part) const {
+  if (!plan.patches() || plan.parts.value_bytes != old.value_bytes()) return false;
+  if (plan.second.size() > ChangingItem::most_written) return false;
+  if (plan.parts.bytes() > largest_item && !request.has(option::over_cap)) return false;
+  if (executor.store_.sink.load(std::memory_order_relaxed) == nullptr) return true;
+  return find_part(plan, request, part) && part.bytes <= ChangingItem::most_written;
+}
+
+void HostExecutor::Run::change_in_place(const Request& request, uint64_t hash, Member old,
+                                        const Plan& plan, const ChangedPart* part,
+                                        uint64_t version) const {
+  CommitSink* const sink = executor.store_.sink.load(std::memory_order_relaxed);
+  const ItemChange change{
+      ItemChange::Reason::request, request.database, request.key, hash, old.item, old.item,
+      plan.parts.expiry,           version,          token};
+  if (part != nullptr) sink->make_room(change, part);
+  plan.patch(old.item->value_data());
+  if (part != nullptr) sink->changed_part(change, *part);
+  ChangingItem::set_version(*old.item, version);
+}
+
+void HostExecutor::Run::share(Location location) const {
+  if (executor.showing_ == nullptr) return ChangingItem::fix(location);
+  executor.showing_->share(executor.store_.items, location);
 }
 
 bool HostExecutor::Run::show_held(Batch::Row row, const Backing::Stored& stored) {

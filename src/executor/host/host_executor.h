@@ -35,6 +35,7 @@
 
 #include "base/counter.h"
 #include "executor/backing.h"
+#include "executor/commit_sink.h"
 #include "executor/host/direct_rows.h"
 #include "executor/host_store.h"
 #include "executor/values/value_reader.h"
@@ -132,6 +133,16 @@ class HostExecutor {
     // The same of what `plan` has stored, of which the sink may want to know the part alone.
     void tell_stored(const Request& request, uint64_t hash, Member old, int64_t old_expiry,
                      const Item* fresh, const Plan& plan, uint64_t version) const;
+    // The value of an item that may change is looked at, until the batch is cleared.
+    void share(Location location) const;
+    // What ChangedInPlace asks of a row, and of its plan: whether it may be done in its place, and
+    // which part it is then. And does it, by whoever has the lease of the writer: `part` is told,
+    // null where nobody is. Throws std::bad_alloc, and then nothing has changed.
+    bool may_change_in_place(const Request& request) const;
+    bool fits_in_place(const Request& request, const Item& old, const Plan& plan,
+                       ChangedPart& part) const;
+    void change_in_place(const Request& request, uint64_t hash, Member old, const Plan& plan,
+                         const ChangedPart* part, uint64_t version) const;
     // Answers a get by a copy that its batch holds, where memory has no room for the item. False:
     // the batch holds none, or the item has to be there.
     bool show_held(Batch::Row row, const Backing::Stored& stored);
@@ -173,6 +184,9 @@ class HostExecutor {
   void set_token(uint64_t token) { token_ = token; }
   // Takes their rows that wait for items which memory lacks; null: such rows wait on the spot.
   void set_parking(BatchRun* parking) { parking_ = parking; }
+  // Keeps the values that may change (items/changing_item.h) and that the rows of the batches show;
+  // null: these values change no more.
+  void set_showing(BatchRun* showing) { showing_ = showing; }
   // From which row of a batch on `run` stops at one that finds no memory, so that it runs again
   // when there is some; rows before, or all, are answered out_of_memory.
   static constexpr Batch::Row never = Run::nowhere;
@@ -254,6 +268,7 @@ class HostExecutor {
   bool bring_in(const Run& run, const Backing::Hot& hot);
 
   BatchRun* parking_ = nullptr;
+  BatchRun* showing_ = nullptr;
   Batch::Row stops_from_ = never;
   Gated gated_;
   // Of the run in an index of a fixed size: the moment of its first row, and how many rows it has.

@@ -21,6 +21,7 @@
 #include "executor/commit_sink.h"
 #include "executor/host/backed_rows.h"
 #include "executor/host/bare_items.h"
+#include "executor/host/changed_in_place.h"
 #include "executor/values/value_reader.h"
 #include "index/item_table.h"
 #include "items/meta_state.h"
@@ -145,7 +146,7 @@ struct RowAnswers {
     }
   }
 
-  // Anything but a string that is here and has no state.
+  // Anything but a string that is here, has no state and does not change.
   static __attribute__((noinline)) void get_otherwise(Run& run, Roots& roots, Row row,
                                                       Member member) {
     const Item& item = *member.item;
@@ -160,7 +161,10 @@ struct RowAnswers {
     }
     if (item.away()) return get_away(run, row, member);
     Reply& reply = run.columns.reply[row];
+    const bool shows_none = item.may_change() && (options & option::no_value) != 0;
+    if (item.may_change() && !shows_none) run.share(member.location);
     show(reply, item);
+    if (shows_none) reply.data = nullptr;
     reply.location = member.location;
     if (touches(run, row)) run.executor.store_.items.touch(member.location);
     ++run.hits;
@@ -205,23 +209,6 @@ struct RowAnswers {
     finish(reply, Status::ok);
   }
 
-  // Whether what is done depends on the old value, or on whether it can still be had.
-  static ISOTHERM_INLINE bool builds_on_value(const Request& request, const Item& old) {
-    constexpr uint16_t conditions = option::if_absent | option::if_present | option::if_version;
-    switch (request.op) {
-      case Op::expire:
-        return request.expiry != no_expiry && !old.has_expiry();
-      case Op::put:
-        return request.has(option::want_previous) && request.has(conditions);
-      default:
-        return request.op != Op::erase && request.op != Op::get && request.op != Op::none;
-    }
-  }
-  static ISOTHERM_INLINE bool shows_old(const Request& request) {
-    return request.has(option::want_previous) || request.op == Op::expire ||
-           request.op == Op::get || request.op == Op::meta;
-  }
-
   // An item whose value lies on a device as far as the request needs to know it: with its value
   // where that decides what is done, and null where that is lost.
   static __attribute__((noinline)) ValueReader::Whole known_away(const Run& run, Row row,
@@ -243,7 +230,7 @@ struct RowAnswers {
 
   static ISOTHERM_INLINE void show(Reply& reply, const Item& item) {
     show_string(reply, item, item.away() ? nullptr : item.value_data());
-    if (ISOTHERM_UNLIKELY(item.is_object())) show_object(reply, item);
+    if (ISOTHERM_UNLIKELY(!item.is_constant())) show_changing(reply, item);
   }
   static ISOTHERM_INLINE void show_string(Reply& reply, const Item& item, const char* data) {
     reply.type = ValueType::string;
@@ -253,9 +240,10 @@ struct RowAnswers {
     reply.data = data;
     reply.size = item.value_bytes();
   }
-  static __attribute__((noinline)) void show_object(Reply& reply, const Item& item) {
-    reply.type = item.type();
+  static __attribute__((noinline)) void show_changing(Reply& reply, const Item& item) {
     reply.version = Objects::version_of(item);
+    if (!item.is_object()) return;
+    reply.type = item.type();
     reply.data = reinterpret_cast<const char*>(item.object());
     reply.size = 0;
   }
@@ -310,6 +298,12 @@ struct RowAnswers {
           finish(reply, Status::wrong_type);
           return true;
         }
+      } else if (known->may_change()) {
+        using Changed = ChangedInPlace<Tile>;
+        const auto outcome =
+            Changed::template change<told>(run, row, request, index, root, old, old_expiry);
+        if (outcome != Changed::Outcome::copied) return outcome == Changed::Outcome::answered;
+        if (Changed::looks(request, *known)) run.share(old.location);
       } else {
         const ValueReader::Whole away = known_away(run, row, request, *known);
         if (away.no_memory) finish(reply, Status::out_of_memory);

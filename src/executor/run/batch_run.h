@@ -102,12 +102,18 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     if (!early.empty()) early.clear();
     if (!held.empty()) held.clear();
     if (!kept_.empty()) kept_.clear();
+    if (!shared_.empty()) let_go_shared();
   }
 
   // Leaves the epoch before the end: what replies show, and items that have arrived, are kept
   // without it, large values where they are, and others, of so many bytes at most, by copies.
   // False: it has to stay. The owner's thread; throws std::bad_alloc.
   bool leave_epoch(ItemStore& items, uint64_t most_copied);
+
+  // Keeps the value of an item that may change (items/changing_item.h), which a row looks at or
+  // shows, until the batch is cleared. Where there is no memory to note it, it changes no more. Any
+  // thread that answers rows of the batch.
+  void share(ItemStore& items, Location location);
 
   // `row`, of the batch or of the parked rows that run again, waits for `what`; null: for an
   // earlier row of its key, or for a value that the reader awaits. Any thread of those that answer
@@ -246,6 +252,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   void keep_if_arrived(ItemStore& items, const Batch& its, Batch::Row row);
   void keep(ItemStore& items, Reply& reply, bool stays);
   void end_resumed();
+  void let_go_shared();
 
   Sync sync_{*this};
   Awaited* sync_awaited_ = nullptr;
@@ -264,7 +271,9 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   // Of both, while rows are answered, and of the replies of rows that run again.
   mutable std::mutex mutex_;
   std::unordered_set<const char*> kept_;  // what replies show and needs no epoch
-  uint32_t parked_anew_ = 0;              // how often rows ran again and were parked once more
+  ItemStore* items_ = nullptr;            // of these:
+  std::vector<Location> shared_;
+  uint32_t parked_anew_ = 0;  // how often rows ran again and were parked once more
   std::vector<Parked> parked_;
   // The keys of the first so many of them, which are looked for when somebody asks.
   mutable std::unordered_set<uint64_t> parked_keys_;

@@ -1,11 +1,14 @@
-// The part of BatchRun that keeps what replies show where the batch cannot stay in its epoch.
+// The parts of BatchRun that keep what replies show: where the batch cannot stay in its epoch, and
+// where values may change.
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "executor/run/batch_run.h"
 #include "items/arriving_item.h"
+#include "items/changing_item.h"
 #include "items/item_store.h"
 
 namespace isotherm {
@@ -79,6 +82,24 @@ void BatchRun::keep(ItemStore& items, Reply& reply, bool stays) {
     reply.data = data;
   }
   kept_.insert(reply.data);
+}
+
+// Rows behind each other often show the same.
+void BatchRun::share(ItemStore& items, Location location) {
+  const std::lock_guard guard(mutex_);
+  if (!shared_.empty() && shared_.back() == location) return;
+  items_ = &items;
+  try {
+    shared_.push_back(location);
+  } catch (const std::bad_alloc&) {
+    return ChangingItem::fix(location);
+  }
+  ChangingItem::share(location);
+}
+
+void BatchRun::let_go_shared() {
+  for (const Location location : shared_) items_->let_go(location);
+  shared_.clear();
 }
 
 }  // namespace isotherm

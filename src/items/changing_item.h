@@ -1,0 +1,69 @@
+// ChangingItem: a long value that is changed where it lies, where nobody else looks at it.
+//
+// A large item (items/large_items.h) of a string may have the bit `may change` (items/item.h). Its
+// value and its version are read and written under the lease that the state in its header is:
+//
+//   readers  each is one keep, from before it reads until it has no more use for the bytes: until
+//            its batch is cleared where a reply shows them, or until a client has taken them
+//   writer   the bit `written`, which nobody gets while there is a keep; who begins to read then
+//            waits, for as long as some KiB take to be written
+//   nobody   the bit `constant`, for readers who cannot say when they are done: from then on the
+//            value is that of any other item
+//
+// A writer that does not get the lease stores a changed copy, which may change in its turn. So what
+// was shown stays as it was shown, and readers never wait for each other.
+//
+// The length, the key and all else stay, and so does the version that the item itself has, which is
+// no longer the value's once that was changed.
+//
+// Invariants. Who writes holds the lock of the key's line, and the index has the item. A version
+// and the bytes that it belongs to are seen together by readers; who reads the version alone sees
+// the one before a change that is under way, or the one behind it.
+// Threads. Any, within an epoch in which the item was found.
+#pragma once
+
+#include <cstdint>
+
+#include "items/item.h"
+#include "items/large_items.h"
+#include "items/location.h"
+
+namespace isotherm {
+
+struct ChangingItem {
+  // Values of at most so many bytes are written within the lock of a line.
+  static constexpr uint64_t most_written = 64 << 10;
+
+  static uint64_t version(const Item& item) {
+    const uint64_t version = header(item).version.load(std::memory_order_relaxed);
+    return version != 0 ? version : item.version();
+  }
+  static void set_version(const Item& item, uint64_t version) {
+    header(item).version.store(version, std::memory_order_relaxed);
+  }
+
+  // One more who keeps the item, until LargeItems::let_go, and may read it.
+  static void share(Location location);
+  // The value does not change any more, so it may be read.
+  static void fix(Location location);
+
+  // The lease of a writer, for the life of the object; false: others have it.
+  class Writing {
+   public:
+    explicit Writing(Location location);
+    ~Writing();
+    Writing(const Writing&) = delete;
+    Writing& operator=(const Writing&) = delete;
+    explicit operator bool() const { return state_ != nullptr; }
+
+   private:
+    std::atomic<uint32_t>* state_ = nullptr;
+  };
+
+ private:
+  static LargeItems::Header& header(const Item& item) {
+    return LargeItems::header(reinterpret_cast<uint64_t>(&item));
+  }
+};
+
+}  // namespace isotherm
