@@ -63,7 +63,8 @@ bool DeviceFiles::use(Work&& work) {
   if (is_lost()) return false;
   try {
     work(*tier_);
-    return true;
+    // Of several devices the others may have answered what is no longer so.
+    return !is_lost();
   } catch (const DeviceError& error) {
     lose(error.what());
   } catch (const std::bad_alloc&) {

@@ -211,6 +211,15 @@ TEST_P(DeviceFilesTest, WhatOtherDatabasesGetWhileKeysAreCountedDoesNotCount) {
   EXPECT_EQ(files.count(1, now), before);
 }
 
+TEST_P(DeviceFilesTest, WhatADeviceSaysWhileAnotherIsLostDoesNotCount) {
+  CallingTier::Behind behind = [](ItemTier&) {};
+  DeviceFiles files(std::make_unique<CallingTier>(make_tier(false), behind), options_of(0));
+  write(files, numbered_tree_key(1), "text");
+  EXPECT_EQ(files.count(0, now), 1u);
+  behind = [&](ItemTier&) { files.lose("told to"); };
+  EXPECT_EQ(files.count(0, now), std::nullopt);
+}
+
 // Values grow too long for the device, and others become short enough, while a walk is under way.
 TEST_P(DeviceFilesTest, AWalkShowsOnceWhatGoesFromTheDeviceToTheHostOrBack) {
   DeviceFiles files(make_tier(false), options_of(0));
