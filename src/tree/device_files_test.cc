@@ -214,7 +214,7 @@ TEST_P(DeviceFilesTest, WhatOtherDatabasesGetWhileKeysAreCountedDoesNotCount) {
 TEST_P(DeviceFilesTest, WhatADeviceSaysWhileAnotherIsLostDoesNotCount) {
   CallingTier::Behind behind = [](ItemTier&) {};
   DeviceFiles files(std::make_unique<CallingTier>(make_tier(false), behind), options_of(0));
-  write(files, numbered_tree_key(1), "text");
+  write(files, numbered_tree_key(0), "text");
   EXPECT_EQ(files.count(0, now), 1u);
   behind = [&](ItemTier&) { files.lose("told to"); };
   EXPECT_EQ(files.count(0, now), std::nullopt);
