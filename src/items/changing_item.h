@@ -24,6 +24,7 @@
 
 #include <cstdint>
 
+#include "base/macros.h"
 #include "items/item.h"
 #include "items/large_items.h"
 #include "items/location.h"
@@ -34,7 +35,8 @@ struct ChangingItem {
   // Values of at most so many bytes are written within the lock of a line.
   static constexpr uint64_t most_written = 64 << 10;
 
-  static uint64_t version(const Item& item) {
+  // Inlined, for those who call it are compiled for several instruction sets.
+  static ISOTHERM_INLINE uint64_t version(const Item& item) {
     const uint64_t version = header(item).version.load(std::memory_order_relaxed);
     return version != 0 ? version : item.version();
   }
@@ -61,7 +63,7 @@ struct ChangingItem {
   };
 
  private:
-  static LargeItems::Header& header(const Item& item) {
+  static ISOTHERM_INLINE LargeItems::Header& header(const Item& item) {
     return LargeItems::header(reinterpret_cast<uint64_t>(&item));
   }
 };
