@@ -123,8 +123,8 @@ struct Options {
   uint64_t gpu_sorted = 0;
 
   DeviceChoice device = DeviceChoice::cpu;
-  // The GPUs' numbers, as CUDA counts them, 1 to 16; they share the index. Not empty, also where
-  // none is used.
+  // The GPUs' numbers, as CUDA counts them, 1 to 16; they share the index, or the items of
+  // `gpu_items`. Not empty, also where none is used.
   std::vector<uint32_t> gpus = {0};
   // Bytes of each GPU's memory that the index may take; 0: no cap. The part of the index that finds
   // no room there lies on the host: its bins that are read least.

@@ -65,8 +65,10 @@ void add_gpu_options(CLI::App& app, Options& store) {
   add_choice(app, "--device",
              "Where the index lies: cpu, cuda, or auto, which takes a GPU if there is one [cpu]",
              "auto, cpu, cuda", parse_device_choice, store.device);
-  app.add_option("--gpus", store.gpus,
-                 "GPUs that share the index, by the numbers that CUDA gives them, e.g. 0,1 [0]")
+  app.add_option(
+         "--gpus", store.gpus,
+         "GPUs that share the index, or the items of --gpu-items, by the numbers that CUDA gives "
+         "them, e.g. 0,1 [0]")
       ->delimiter(',')
       ->check(CLI::Range(0, 1023))
       ->expected(1, 16);
