@@ -57,6 +57,7 @@ class JournaledStore {
 
   static Options options() {
     Options options;
+    options.hash_seed = 1;
     options.databases = 3;
     options.max_value_bytes = 50'000;
     return options;
