@@ -32,7 +32,7 @@
 namespace isotherm {
 
 struct ChangingItem {
-  // Values of at most so many bytes are written within the lock of a line.
+  // At most so many bytes of a value are written at a time, since readers and the line wait for it.
   static constexpr uint64_t most_written = 64 << 10;
 
   // Inlined, for those who call it are compiled for several instruction sets.
