@@ -67,7 +67,8 @@ struct RouterOptions {
   static constexpr uint32_t most_bins = 1 << 24;
   static constexpr uint64_t least_memory = 64 << 10;
 
-  RouterChoice choice = RouterChoice::off;  // else the index must be on the host
+  // Else the index must be on the host, also that of a cache of a tree, or of items on GPUs.
+  RouterChoice choice = RouterChoice::off;
   // Ranges of hashes, each of which is hot or cold as a whole; 1 to most_bins.
   uint32_t bins = 1 << 20;
   // Bytes that the table and the bins may take, at least least_memory, and part of maxmemory; 0: an
@@ -111,7 +112,7 @@ struct Options {
   // (RocksDB), `maxmemory_policy` says what stays in it (allkeys_random, or else allkeys_lru), and
   // nothing is lost by eviction. What was changed is in the files when the store has been closed,
   // or some time later; a journal keeps the rest (the server's). Objects cannot be stored. Needs
-  // the index on the host and no router. Empty: none.
+  // the index on the host. Empty: none.
   std::string tree = {};
   // RocksDB's options for it, as its own text: "name=value;name=value". Those by which keys would
   // be lost are refused (FIFO compaction, another comparator or table factory).
@@ -142,7 +143,7 @@ struct Options {
   // `maxmemory_policy` says what happens where the GPUs' memory ends: noeviction refuses writes,
   // allkeys_lru and allkeys_random let items go; those with an expiry alone cannot be chosen. Keys
   // of more than 65,535 bytes and values of more than 8 MiB stay on the host. Objects cannot be
-  // stored. Needs no tree, no router and no `gpu_values`. What lies there is lost when one of the
+  // stored. Needs no tree and no `gpu_values`; a router finds what is hot in the cache. What lies there is lost when one of the
   // GPUs fails, and when the store is closed, unless a journal has it (the server's). 0: none.
   uint64_t gpu_items = 0;
   // Bytes of pinned host memory for items that `gpu_items` has no room for; the GPUs find and read

@@ -346,6 +346,9 @@ TEST_F(HotStoreTest, OptionsThatCannotBeAreRefused) {
     other.device = device;
     refuses(other);
   }
+  options.index = IndexChoice::set;
+  refuses(options);
+  options.index = IndexChoice::line;
   FakeDevice device{1, uint64_t{1} << 28};
   EXPECT_THROW(Engine(options, clock, fake_root_tiers_maker(device)), std::invalid_argument);
   for (const auto break_it : {+[](RouterOptions& router) { router.bins = 0; },

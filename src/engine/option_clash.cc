@@ -49,8 +49,8 @@ std::optional<OptionClash> clash_of_gpus(const Options& options) {
 std::optional<OptionClash> clash_of_items(const Options& options) {
   using enum EvictionPolicy;
   if (!has_device(options)) return {{"gpu_items", "needs device cuda or auto"}};
-  if (!options.tree.empty() || options.gpu_values != 0 || has_router(options)) {
-    return {{"gpu_items", "cannot be used with tree, gpu_values or router"}};
+  if (!options.tree.empty() || options.gpu_values != 0) {
+    return {{"gpu_items", "cannot be used with tree or gpu_values"}};
   }
   if (options.gpu_items_host > uint64_t{1} << 60) {
     return {{"gpu_items_host", "must be at most 1 EiB"}};
@@ -81,14 +81,14 @@ std::optional<OptionClash> clash_in(const Options& options) {
   if (!options.tree_options.empty() && options.tree.empty()) {
     return {{"tree_options", "needs a tree"}};
   }
-  if (has_router(options) && has_device(options)) return {{"router", "needs device cpu"}};
+  if (has_router(options) && has_device(options) && options.gpu_items == 0) {
+    return {{"router", "needs device cpu, or gpu_items"}};
+  }
   if (!options.tree.empty() && options.maxmemory != 0 &&
       options.maxmemory < Options::least_with_tree) {
     return {{"maxmemory", "must be 0, for no cap, or at least 2mb with a tree"}};
   }
-  if (!options.tree.empty() && (has_device(options) || has_router(options))) {
-    return {{"tree", "needs device cpu and router off"}};
-  }
+  if (!options.tree.empty() && has_device(options)) return {{"tree", "needs device cpu"}};
   return {};
 }
 
