@@ -143,8 +143,9 @@ struct Options {
   // `maxmemory_policy` says what happens where the GPUs' memory ends: noeviction refuses writes,
   // allkeys_lru and allkeys_random let items go; those with an expiry alone cannot be chosen. Keys
   // of more than 65,535 bytes and values of more than 8 MiB stay on the host. Objects cannot be
-  // stored. Needs no tree and no `gpu_values`; a router finds what is hot in the cache. What lies there is lost when one of the
-  // GPUs fails, and when the store is closed, unless a journal has it (the server's). 0: none.
+  // stored. Needs no tree and no `gpu_values`; a router finds what is hot in the cache. What lies
+  // there is lost when one of the GPUs fails, and when the store is closed, unless a journal has it
+  // (the server's). 0: none.
   uint64_t gpu_items = 0;
   // Bytes of pinned host memory for items that `gpu_items` has no room for; the GPUs find and read
   // them there, which is slow. A GPU keeps 29 bytes for each item in either memory, so where this

@@ -115,7 +115,7 @@ void Journal::seal_block(const RecordBuffer::Room& room, uint64_t bytes, uint32_
   block.synced = synced_lsn_.load(std::memory_order_relaxed);
   block.crc = block_crc(block, store_);
   std::memcpy(room.at, &block, sizeof block);
-  running.open_lsn.store(RunningBatch::none, std::memory_order_release);
+  running.open_lsn.store(RecordBuffer::closed, std::memory_order_release);
   running.end = block.end_lsn();
 }
 

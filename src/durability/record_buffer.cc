@@ -36,19 +36,21 @@ void RecordBuffer::fill_last() {
 }
 
 // With the lock.
-RecordBuffer::Room RecordBuffer::take_room(uint64_t bytes, std::atomic<uint64_t>& open) {
+RecordBuffer::Room RecordBuffer::take_room(uint64_t bytes) {
   left_ -= bytes;
   const Room room{std::exchange(next_, next_ + bytes), end()};
-  open.store(room.lsn, std::memory_order_release);
   end_.store(room.lsn + bytes, std::memory_order_release);
   return room;
 }
 
-// Memory is taken without the lock; somebody else may have been faster then.
+// `open` lies in a line that whoever writes looks at, so it is stored to before the lock is taken:
+// while it is held nothing may have to come from another processor. Memory is taken without the
+// lock, too, and nobody waits for that; somebody else may have been faster then.
 RecordBuffer::Room RecordBuffer::reserve(uint64_t bytes, std::atomic<uint64_t>& open) {
   Chunk made;
   try {
     for (;;) {
+      open.store(end(), std::memory_order_release);
       {
         const std::lock_guard guard(lock_);
         if (bytes > left_ && made.memory != nullptr) {
@@ -59,12 +61,14 @@ RecordBuffer::Room RecordBuffer::reserve(uint64_t bytes, std::atomic<uint64_t>& 
         }
         if (bytes <= left_) {
           if (made.memory != nullptr) keep(made);
-          return take_room(bytes, open);
+          return take_room(bytes);
         }
       }
+      open.store(closed, std::memory_order_release);
       made = make_chunk(std::max(bytes, chunk_bytes));
     }
   } catch (const std::bad_alloc&) {
+    open.store(closed, std::memory_order_release);
     memory_.fetch_sub(made.capacity, std::memory_order_relaxed);
     return {};
   }
@@ -79,7 +83,8 @@ RecordBuffer::Room RecordBuffer::adopt(std::unique_ptr<char[]> memory, uint64_t 
   wait_for_memory([&] {
     const std::lock_guard guard(lock_);
     begin_chunk(chunk);
-    room = take_room(bytes, open);
+    open.store(end(), std::memory_order_release);
+    room = take_room(bytes);
   });
   return room;
 }

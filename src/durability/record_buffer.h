@@ -32,12 +32,15 @@ class RecordBuffer {
 
   explicit RecordBuffer(uint64_t first_lsn);
 
+  // What `open` is of who fills no block.
+  static constexpr uint64_t closed = ~uint64_t{0};
+
   struct Room {
     char* at;
     uint64_t lsn;
   };
-  // For a block, behind all others. `open` gets its LSN before `end` is behind it. Without memory
-  // `at` is null, and nothing has changed.
+  // For a block, behind all others. `open` gets an LSN that is not behind the block's before `end`
+  // is. Without memory `at` is null, and nothing has changed.
   Room reserve(uint64_t bytes, std::atomic<uint64_t>& open);
   // The same in `memory`, where the block begins.
   Room adopt(std::unique_ptr<char[]> memory, uint64_t capacity, uint64_t bytes,
@@ -69,7 +72,7 @@ class RecordBuffer {
   Chunk make_chunk(uint64_t bytes);
   void begin_chunk(Chunk& chunk);
   void fill_last();
-  Room take_room(uint64_t bytes, std::atomic<uint64_t>& open);
+  Room take_room(uint64_t bytes);
   bool keep(Chunk& chunk);
   bool release_first(uint64_t lsn);
 

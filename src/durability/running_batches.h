@@ -7,7 +7,7 @@
 // and withdraws them when it is done:
 //
 //   open_number   none of its numbers is smaller, and its block may not have its place yet
-//   open_lsn      where the block begins that it fills
+//   open_lsn      where the block begins that it fills, or before
 //
 // So whoever reads how many numbers, or bytes, were taken, and the bounds then, misses nobody: a
 // batch that has taken some of them had published its bound before, and it is still there, or the
@@ -29,6 +29,7 @@
 
 #include "base/raise_to.h"
 #include "base/thread_number.h"
+#include "durability/record_buffer.h"
 #include "isotherm/batch.h"
 
 namespace isotherm {
@@ -38,7 +39,7 @@ struct alignas(64) RunningBatch {
 
   std::atomic<bool> taken{false};
   std::atomic<uint64_t> open_number{none};
-  std::atomic<uint64_t> open_lsn{none};
+  std::atomic<uint64_t> open_lsn{RecordBuffer::closed};
   std::atomic<uint64_t> max_version{0};  // of all that the place had
 
   alignas(64) const Batch* batch = nullptr;
