@@ -20,6 +20,7 @@
 #include "server/flag_values.h"
 #include "server/flags_together.h"
 #include "server/gpu_flags.h"
+#include "server/idle_flags.h"
 #include "server/packet_flags.h"
 
 namespace isotherm {
@@ -272,6 +273,7 @@ std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOpt
   try {
     app.parse(argc, argv);
     check_together(options);
+    check_for_idle(app, options);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     std::cerr << "isotherm-server: " << error.what() << "\nRun with --help for the flags.\n";

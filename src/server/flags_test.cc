@@ -161,14 +161,6 @@ TEST(FlagsTest, TakesAllOptions) {
                       "1gb",
                       "--maxmemory-policy",
                       "allkeys-lru",
-                      "--router-bins",
-                      "10000",
-                      "--router-memory",
-                      "32mb",
-                      "--router-threshold",
-                      "0.005",
-                      "--router-interval",
-                      "50",
                       "--gpu-schedule",
                       "fixed",
                       "--gpu-threads",
@@ -205,10 +197,6 @@ TEST(FlagsTest, TakesAllOptions) {
   EXPECT_EQ(options.store.maxmemory, 1ull << 30);
   EXPECT_EQ(options.store.maxmemory_policy, EvictionPolicy::allkeys_lru);
   EXPECT_EQ(options.store.router.choice, RouterChoice::off);
-  EXPECT_EQ(options.store.router.bins, 10'000u);
-  EXPECT_EQ(options.store.router.memory, 32u << 20);
-  EXPECT_EQ(options.store.router.threshold, .005);
-  EXPECT_EQ(options.store.router.interval_ms, 50u);
   EXPECT_EQ(options.store.rounds.policy, Scheduling::fixed_size);
   EXPECT_EQ(options.store.rounds.rows, 4096u);
   EXPECT_EQ(options.store.rounds.wait_ns, 250'000);
@@ -378,6 +366,17 @@ TEST(FlagsTest, ARouterNeedsTheIndexOnTheHost) {
   }
 }
 
+TEST(FlagsTest, TakesAllOptionsOfARouter) {
+  net::ServerOptions options;
+  EXPECT_FALSE(parse({"--router", "histogram", "--router-bins", "10000", "--router-memory", "32mb",
+                      "--router-threshold", "0.005", "--router-interval", "50"},
+                     options));
+  EXPECT_EQ(options.store.router.bins, 10'000u);
+  EXPECT_EQ(options.store.router.memory, 32u << 20);
+  EXPECT_EQ(options.store.router.threshold, .005);
+  EXPECT_EQ(options.store.router.interval_ms, 50u);
+}
+
 TEST(FlagsTest, AnIndexOfAFixedSizeNeedsACapAndAPolicyForAllKeys) {
   using Arguments = std::vector<const char*>;
   const auto with = [](Arguments more) {
@@ -424,10 +423,11 @@ TEST(FlagsTest, ASizeAndAWaitOfRoundsNeedAScheduleThatHasThem) {
   }
   net::ServerOptions options;
   EXPECT_FALSE(
-      parse({"--gpu-schedule", "periodic", "--gpu-write-cycles", "4"}, options).has_value());
+      parse({"--device", "cuda", "--gpu-schedule", "periodic", "--gpu-write-cycles", "4"}, options)
+          .has_value());
   EXPECT_EQ(options.store.rounds.write_cycles, 4u);
   net::ServerOptions adaptive;
-  EXPECT_FALSE(parse({"--gpu-batch", "100"}, adaptive).has_value());
+  EXPECT_FALSE(parse({"--device", "cuda", "--gpu-batch", "100"}, adaptive).has_value());
   EXPECT_EQ(adaptive.store.rounds.policy, Scheduling::adaptive);
   EXPECT_EQ(options.store.rounds.policy, Scheduling::periodic);
 }

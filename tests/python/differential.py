@@ -83,8 +83,10 @@ def main():
             ours = stack.enter_context(servers.Memcached())
         else:
             # Else the CPU answers, since the stream is thin.
-            flags = ("--threads", arguments.threads, "--device", arguments.device,
-                     "--gpu-schedule", "greedy", "--memcached-udp-port", "0", *arguments.flags.split())
+            on_gpu = arguments.device != "cpu" and "--gpu-items" not in arguments.flags
+            schedule = ("--gpu-schedule", "greedy") if on_gpu else ()
+            flags = ("--threads", arguments.threads, "--device", arguments.device, *schedule,
+                     "--memcached-udp-port", "0", *arguments.flags.split())
             ours = stack.enter_context(servers.Isotherm(*flags, binary=arguments.server))
             resp_port = ours.resp_port
         share = int(arguments.commands * MEMCACHED_SHARE)
