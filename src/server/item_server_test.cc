@@ -202,5 +202,27 @@ TEST_F(ItemServerTest, ASnapshotThatTheGpuHasNoRoomForIsToldOf) {
   }
 }
 
+// As its clients are told, and not that a journal failed: there may be none.
+TEST_F(ItemServerTest, AFullGpuIsNamed) {
+  options_.appendonly = false;
+  options_.store.gpu_items = 1 << 20;
+  start();
+  const std::string value(100'000, 'v');
+  std::string answer;
+  for (int i = 0; i < 2000 && answer != "-MISCONF"; ++i) {
+    client_->send(resp({"SET", "key" + std::to_string(i % 200), value}));
+    answer = line(*client_).substr(0, 8);
+  }
+  EXPECT_EQ(answer, "-MISCONF");
+  client_->send(resp({"SET", "key", "1"}));
+  EXPECT_EQ(line(*client_).substr(0, 44), "-MISCONF gpu-items: the memory of the GPU is");
+  TestClient memcached(server_->memcached_port());
+  const std::string full = "SERVER_ERROR there is no room for more items (gpu-items)\r\n";
+  for (const char* request : {"set key 0 0 1\r\nx\r\n", "incr number 1\r\n", "touch key 0\r\n",
+                              "ms key 1\r\nx\r\n", "ma number N0\r\n", "mg key N0\r\n"}) {
+    EXPECT_EQ(memcached.ask(request, full), full) << request;
+  }
+}
+
 }  // namespace
 }  // namespace isotherm::item_server_test

@@ -8,6 +8,7 @@
 #include "net/log.h"
 #include "net/memcached/limits.h"
 #include "net/server_state.h"
+#include "net/unsaved.h"
 
 namespace isotherm::net {
 namespace {
@@ -19,9 +20,6 @@ constexpr uint64_t large_slab = size_classes::count + 1;
 constexpr uint64_t last_slab = 63;  // that memcached takes for a number of one
 static_assert(large_slab <= last_slab);
 constexpr std::string_view no_memory_line = "SERVER_ERROR out of memory\r\n";
-// The answer of walks over a tree whose files fail.
-constexpr std::string_view unreadable_line =
-    "SERVER_ERROR the files of the tree cannot be read\r\n";
 
 bool parse_small(std::string_view word, int64_t& number) {
   return parse_signed(word, number) && number >= INT32_MIN && number <= INT32_MAX;

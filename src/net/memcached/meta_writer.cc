@@ -21,6 +21,7 @@ struct MetaResult {
   const Reply& reply;
   std::string_view flags;
   Status status;
+  std::string_view not_saved;
 
   bool ok() const { return status == Status::ok; }
   bool found_binary() const { return (command.state & MetaState::binary_key) != 0; }
@@ -125,7 +126,9 @@ void write_get(const MetaResult& result, MemcachedCounters& counters, Output& ou
     const bool missed = result.status == Status::not_found || result.status == Status::wrong_type;
     counters.get_misses.add(missed);
     if (!missed) {
-      return output.append("SERVER_ERROR out of memory writing get response\r\n");
+      return output.append(result.status == Status::not_saved
+                               ? result.not_saved
+                               : "SERVER_ERROR out of memory writing get response\r\n");
     }
     if (command.quiet) return;
   }
@@ -143,7 +146,7 @@ void write_get(const MetaResult& result, MemcachedCounters& counters, Output& ou
 
 // A plain get as a command, for answers that are rare.
 void write_unusual_get(const MemcachedAnswer& answer, const Batch& batch,
-                       MemcachedCounters& counters, Output& output) {
+                       MemcachedCounters& counters, Output& output, std::string_view not_saved) {
   const Reply& reply = batch.reply(answer.row);
   MetaCommand command;
   command.key = batch.columns().key[answer.row];
@@ -153,8 +156,8 @@ void write_unusual_get(const MemcachedAnswer& answer, const Batch& batch,
   command.state = static_cast<uint64_t>(reply.number);
   command.won = (command.state & MetaState::won) != 0;
   command.old_expiry = reply.expiry;
-  write_get({command, reply, answer.text, reply.status.load(std::memory_order_acquire)}, counters,
-            output);
+  const Status status = reply.status.load(std::memory_order_acquire);
+  write_get({command, reply, answer.text, status, not_saved}, counters, output);
 }
 
 char* put_letter(char* to, char letter) {
@@ -212,7 +215,7 @@ char* put_flags(char* to, const MemcachedAnswer& answer, std::string_view key, c
 
 // Mostly no item is stale, and no key came in base64.
 void write_plain_get(const MemcachedAnswer& answer, const Batch& batch, MemcachedCounters& counters,
-                     Output& output) {
+                     Output& output, std::string_view not_saved) {
   const Reply& reply = batch.reply(answer.row);
   const Status status = reply.status.load(std::memory_order_acquire);
   const bool found = status == Status::ok;
@@ -220,7 +223,7 @@ void write_plain_get(const MemcachedAnswer& answer, const Batch& batch, Memcache
       MetaState::stale | MetaState::token_sent | MetaState::binary_key | MetaState::won;
   if ((static_cast<uint64_t>(reply.number) & unusual) != 0 ||
       (!found && status != Status::not_found)) {
-    return write_unusual_get(answer, batch, counters, output);
+    return write_unusual_get(answer, batch, counters, output, not_saved);
   }
   counters.cmd_get.add();
   (found ? counters.slab_of(reply.location).get_hits : counters.get_misses).add();
@@ -268,10 +271,11 @@ void write_store(const MetaResult& result, MemcachedCounters& counters, Output& 
   slab.cmd_set.add();
   counters.total_items.add(result.ok());
   counters.store_too_large.add(result.status == Status::too_large);
-  counters.store_no_memory.add(code.empty());
+  counters.store_no_memory.add(code.empty() && result.status != Status::not_saved);
   slab.cas_hits.add(command.checks_version && result.ok());
   counters.cas_misses.add(code == "NF");
   slab.cas_badval.add(code == "EX");
+  if (result.status == Status::not_saved) return output.append(result.not_saved);
   if (code.empty()) return output.append("SERVER_ERROR out of memory storing object\r\n");
   if (result.ok() && command.quiet) return;
   std::string line(code);
@@ -291,6 +295,7 @@ void write_erase(const MetaResult& result, MemcachedCounters& counters, Output& 
   counters.slab_of(result.reply.location).delete_hits.add(erases && result.ok());
   counters.delete_misses.add(!result.ok());
   if (result.ok() && result.command.quiet) return;
+  if (result.status == Status::not_saved) return output.append(result.not_saved);
   std::string line = result.ok()                                 ? "HD"
                      : result.status == Status::condition_failed ? "EX"
                      : result.status == Status::not_found        ? "NF"
@@ -322,6 +327,8 @@ void write_arithmetic_meta(const MetaResult& result, MemcachedCounters& counters
     line = "NF";
   } else if (result.status == Status::condition_failed) {
     line = "EX";
+  } else if (result.status == Status::not_saved) {
+    return output.append(result.not_saved);
   } else if (result.status == Status::out_of_memory || result.status == Status::retry) {
     return output.append("SERVER_ERROR out of memory\r\n");
   } else {
@@ -334,6 +341,7 @@ void write_arithmetic_meta(const MetaResult& result, MemcachedCounters& counters
 
 void write_debug(const MetaResult& result, MemcachedCounters& counters, Output& output) {
   counters.cmd_meta.add();
+  if (result.status == Status::not_saved) return output.append(result.not_saved);
   if (!result.ok()) return output.append("EN\r\n");
   const MetaCommand& command = result.command;
   const uint64_t size =
@@ -359,15 +367,16 @@ void write_debug(const MetaResult& result, MemcachedCounters& counters, Output& 
 
 // Not inlined: the other answers need less.
 [[gnu::noinline]] void write_meta(const MemcachedAnswer& answer, const Batch& batch,
-                                  MemcachedCounters& counters, Output& output) {
+                                  MemcachedCounters& counters, Output& output,
+                                  std::string_view not_saved) {
   if (batch.columns().op[answer.row] == Op::get) {
-    return write_plain_get(answer, batch, counters, output);
+    return write_plain_get(answer, batch, counters, output, not_saved);
   }
   const auto number = static_cast<uintptr_t>(batch.columns().number[answer.row]);
   const auto* request = reinterpret_cast<const MetaRequest*>(number);
   const Reply& reply = batch.reply(answer.row);
   const MetaResult result{static_cast<const MetaCommand&>(*request), reply, answer.text,
-                          reply.status.load(std::memory_order_acquire)};
+                          reply.status.load(std::memory_order_acquire), not_saved};
   switch (answer.verb) {
     case meta_get:
       return write_get(result, counters, output);

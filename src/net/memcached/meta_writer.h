@@ -1,10 +1,12 @@
 // What meta commands of memcached answer, and what they count.
 //
 // The answer's text is the flags of the command; those that show something are answered in their
-// order. The command itself stands in its row.
+// order. The command itself stands in its row. `not_saved`: as in writer.h.
 //
 // Threads. A connection's loop.
 #pragma once
+
+#include <string_view>
 
 #include "isotherm/batch.h"
 #include "net/counters.h"
@@ -14,6 +16,6 @@
 namespace isotherm::net {
 
 void write_meta(const MemcachedAnswer& answer, const Batch& batch, MemcachedCounters& counters,
-                Output& output);
+                Output& output, std::string_view not_saved);
 
 }  // namespace isotherm::net

@@ -64,6 +64,8 @@ class MemcachedProtocol final : public Protocol {
     const size_t count = answers_.size() - (waits_alone() ? 1 : 0);
     const size_t bytes_before = output.size();
     const char* left = parsed_end_;
+    const std::string_view not_saved =
+        turn.batch.unsaved() ? unsaved_line(server_) : unreadable_line;
     const bool notes = turn.reply_ends != nullptr || server_.memcached.prefixes.on();
     size_t rows = 0;
     size_t given = 0;
@@ -73,7 +75,7 @@ class MemcachedProtocol final : public Protocol {
       if (answer.verb == MemcachedVerb::flush_all) server_.memcached.flush.set(FlushTime::never);
       const Batch::Row written =
           write_answer(answer, turn.batch, turn.counters.memcached, output,
-                       fixed ? std::numeric_limits<size_t>::max() : turn.full_output);
+                       fixed ? std::numeric_limits<size_t>::max() : turn.full_output, not_saved);
       rows += written;
       if (notes) [[unlikely]]
         note_written(answer, written, turn, output);

@@ -12,7 +12,6 @@ using enum MemcachedVerb;
 constexpr std::string_view no_memory = "SERVER_ERROR out of memory storing object\r\n";
 constexpr std::string_view no_memory_for_get =
     "SERVER_ERROR out of memory writing get response\r\n";
-constexpr std::string_view not_saved = "SERVER_ERROR the journal cannot be written\r\n";
 constexpr std::string_view internal_error = "SERVER_ERROR internal error\r\n";
 
 // "VALUE ", a key, flags, length and cas with spaces between them, and the line end.
@@ -44,13 +43,13 @@ void count_misses(bool touches, uint64_t rows, uint64_t hits, MemcachedCounters&
 // Not inlined: the other answers are short.
 [[gnu::noinline]] Batch::Row write_values(const MemcachedAnswer& answer, const Batch& batch,
                                           MemcachedCounters& counters, Output& output,
-                                          size_t full_output) {
+                                          size_t full_output, std::string_view not_saved) {
   const bool with_version = answer.verb == gets || answer.verb == gats;
   const bool touches = answer.verb == gat || answer.verb == gats;
   const auto counted = touches ? &SlabCounters::touch_hits : &SlabCounters::get_hits;
   const std::string_view* keys = batch.columns().key;
   uint64_t hits = 0;
-  bool failed = false;
+  std::string_view end_line = "END\r\n";
   Batch::Row row = answer.row;
   const Batch::Row end = answer.row + answer.count;
   for (; row < end && output.size() < full_output; ++row) {
@@ -61,16 +60,16 @@ void count_misses(bool touches, uint64_t rows, uint64_t hits, MemcachedCounters&
       (counters.slab_of(reply.location).*counted).add();
       ++hits;
     }
-    failed |=
-        status == Status::out_of_memory || status == Status::retry || status == Status::not_saved;
+    if (status == Status::out_of_memory || status == Status::retry) end_line = no_memory_for_get;
+    if (status == Status::not_saved) end_line = not_saved;
   }
-  if (row == end && !answer.unfinished) output.append(failed ? no_memory_for_get : "END\r\n");
+  if (row == end && !answer.unfinished) output.append(end_line);
   count_misses(touches, row - answer.row, hits, counters);
   return row - answer.row;
 }
 
 // Of what is no fault of the request.
-std::string_view failure(Status status, std::string_view lacks_memory) {
+std::string_view failure(Status status, std::string_view lacks_memory, std::string_view not_saved) {
   switch (status) {
     case Status::out_of_memory:
     case Status::retry:
@@ -82,7 +81,7 @@ std::string_view failure(Status status, std::string_view lacks_memory) {
   }
 }
 
-std::string_view store_answer(MemcachedVerb verb, Status status) {
+std::string_view store_answer(MemcachedVerb verb, Status status, std::string_view not_saved) {
   switch (status) {
     case Status::ok:
       return "STORED\r\n";
@@ -95,7 +94,7 @@ std::string_view store_answer(MemcachedVerb verb, Status status) {
     case Status::wrong_type:
       return "NOT_STORED\r\n";
     default:
-      return failure(status, no_memory);
+      return failure(status, no_memory, not_saved);
   }
 }
 
@@ -111,7 +110,7 @@ void count_store(MemcachedVerb verb, Status status, SlabCounters& slab,
   slab.cas_badval.add(status == Status::condition_failed);
 }
 
-std::string_view arithmetic_error(Status status) {
+std::string_view arithmetic_error(Status status, std::string_view not_saved) {
   switch (status) {
     case Status::not_found:
     case Status::condition_failed:
@@ -121,30 +120,30 @@ std::string_view arithmetic_error(Status status) {
     case Status::wrong_type:
       return "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
     default:
-      return failure(status, "SERVER_ERROR out of memory\r\n");
+      return failure(status, "SERVER_ERROR out of memory\r\n", not_saved);
   }
 }
 
 void write_arithmetic(const MemcachedAnswer& answer, const Reply& reply, Status status,
-                      MemcachedCounters& counters, Output& output) {
+                      MemcachedCounters& counters, Output& output, std::string_view not_saved) {
   const bool up = answer.verb == incr;
   SlabCounters& slab = counters.slab_of(reply.location);
   (up ? slab.incr_hits : slab.decr_hits).add(status == Status::ok);
   (up ? counters.incr_misses : counters.decr_misses).add(status == Status::not_found);
   if (answer.silent) return;
-  if (status != Status::ok) return output.append(arithmetic_error(status));
+  if (status != Status::ok) return output.append(arithmetic_error(status, not_saved));
   output.append_unsigned(static_cast<uint64_t>(reply.number));
   output.append("\r\n");
 }
 
-std::string_view found_answer(std::string_view found, Status status) {
+std::string_view found_answer(std::string_view found, Status status, std::string_view not_saved) {
   switch (status) {
     case Status::ok:
       return found;
     case Status::not_found:
       return "NOT_FOUND\r\n";
     default:
-      return failure(status, "SERVER_ERROR out of memory\r\n");
+      return failure(status, "SERVER_ERROR out of memory\r\n", not_saved);
   }
 }
 
@@ -159,22 +158,25 @@ void count_found(MemcachedVerb verb, Status status, SlabCounters& slab,
 }  // namespace
 
 Batch::Row write_answer(const MemcachedAnswer& answer, const Batch& batch,
-                        MemcachedCounters& counters, Output& output, size_t full_output) {
+                        MemcachedCounters& counters, Output& output, size_t full_output,
+                        std::string_view not_saved) {
   if (answer.verb == text) {
     // The one text that is counted.
     counters.store_too_large.add(answer.text.data() == too_large_answer.data());
     output.append(answer.text);
     return answer.count;
   }
-  if (answer.verb <= gats) return write_values(answer, batch, counters, output, full_output);
+  if (answer.verb <= gats) {
+    return write_values(answer, batch, counters, output, full_output, not_saved);
+  }
   if (is_meta(answer.verb)) {
-    write_meta(answer, batch, counters, output);
+    write_meta(answer, batch, counters, output, not_saved);
     return answer.count;
   }
   const Reply& reply = batch.reply(answer.row);
   const Status status = reply.status.load(std::memory_order_acquire);
   if (answer.verb == incr || answer.verb == decr) {
-    write_arithmetic(answer, reply, status, counters, output);
+    write_arithmetic(answer, reply, status, counters, output, not_saved);
     return answer.count;
   }
   std::string_view words;
@@ -183,10 +185,10 @@ Batch::Row write_answer(const MemcachedAnswer& answer, const Batch& batch,
     words = status == Status::not_saved ? not_saved : "OK\r\n";
   } else if (answer.verb == erase || answer.verb == touch) {
     count_found(answer.verb, status, counters.slab_of(reply.location), counters);
-    words = found_answer(answer.verb == erase ? "DELETED\r\n" : "TOUCHED\r\n", status);
+    words = found_answer(answer.verb == erase ? "DELETED\r\n" : "TOUCHED\r\n", status, not_saved);
   } else {
     count_store(answer.verb, status, counters.slab_of(reply.location), counters);
-    words = store_answer(answer.verb, status);
+    words = store_answer(answer.verb, status, not_saved);
   }
   if (!answer.silent) output.append(words);
   return answer.count;

@@ -8,6 +8,7 @@
 #include "net/resp/handlers.h"
 #include "net/resp/transaction.h"
 #include "net/text.h"
+#include "net/unsaved.h"
 #include "tree/tree.h"
 
 namespace isotherm::net {
@@ -88,11 +89,16 @@ std::string wrong_arity(const Command& command) {
 }
 
 std::string misconf(const ServerState& server) {
-  const int error = server.journal != nullptr ? server.journal->last_error() : 0;
-  if (error != 0 || server.engine.tree() == nullptr) {
-    return "MISCONF Errors writing to the AOF file: " + reason_of(error);
+  switch (unsaved_by(server)) {
+    case Unsaved::by_tree:
+      return "MISCONF Errors with the files of the tree: " + server.engine.tree()->last_error();
+    case Unsaved::by_gpu:
+      return "MISCONF " + server.engine.tree()->last_error();
+    case Unsaved::by_journal:
+      break;
   }
-  return "MISCONF Errors with the files of the tree: " + server.engine.tree()->last_error();
+  const int error = server.journal != nullptr ? server.journal->last_error() : 0;
+  return "MISCONF Errors writing to the AOF file: " + reason_of(error);
 }
 
 std::string aborted_by(std::string_view reason) {

@@ -31,7 +31,7 @@ int journal_error(const ServerState& server);
 std::string unknown_command(Arguments words);
 std::string unknown_subcommand(const Command& container, std::string_view name);
 std::string wrong_arity(const Command& command);
-// Of a row that could not be made safe: the journal's error, or the tree's.
+// Of a row that could not be made safe: the error of the journal, the tree or the GPU.
 std::string misconf(const ServerState& server);
 // EXEC's, where it is refused for `reason`.
 std::string aborted_by(std::string_view reason);
