@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -398,23 +399,38 @@ class DeviceRowStore {
     return row < rows ? row * 32 : 0;
   }
 
-  // Keys by a walk over the index.
+  // Keys by a walk over the index. It shows whole lines, so a chunk is filled to the half, and
+  // where that is too much, by one line.
   uint64_t export_keys(uint64_t bound, gpu::RowExport& chunk, Stream stream) {
-    const uint64_t room = std::min(chunk.capacity, part_rows_);
     std::vector<uint64_t> keys;
     TableScan<Device> scan(device_);
-    const uint64_t next = scan.run(index_, seed_, bound, room / 2, room / 2, stream,
-                                   [&](uint64_t key, uint64_t /*row*/) { keys.push_back(key); });
-    if (keys.size() > room) throw std::invalid_argument("the chunks of an export are too small");
+    uint64_t wanted = std::max<uint64_t>(chunk.capacity / 2, 1);
+    uint64_t next = 0;
+    for (;; wanted = 1) {
+      keys.clear();
+      next = scan.run(index_, seed_, bound, wanted, wanted, stream,
+                      [&](uint64_t key, uint64_t /*row*/) { keys.push_back(key); });
+      if (keys.size() <= chunk.capacity) break;
+      if (wanted == 1) throw std::invalid_argument("the chunks of an export are too small");
+    }
     chunk.count = keys.size();
-    if (keys.empty()) return next;
-    uint64_t* const to = chunk.keys != nullptr ? chunk.keys : absent_keys_.data();
-    require_device(device_.to_device(stream, to, keys.data(), keys.size() * sizeof(uint64_t)) &&
+    for (uint64_t first = 0; first < keys.size(); first += part_rows_) {
+      export_part(std::span(keys).subspan(first, std::min(part_rows_, keys.size() - first)), first,
+                  chunk, stream);
+    }
+    return next;
+  }
+
+  // To the chunk's places from `first` on.
+  void export_part(std::span<const uint64_t> keys, uint64_t first, const gpu::RowExport& chunk,
+                   Stream stream) {
+    uint64_t* const to = chunk.keys != nullptr ? chunk.keys + first : absent_keys_.data();
+    require_device(device_.to_device(stream, to, keys.data(), keys.size_bytes()) &&
                        device_.synchronize(stream),
                    "copy keys");
-    if (chunk.rows != nullptr)
-      get({gpu::RowOp::get, keys.size(), to, chunk.rows, found_.data()}, stream);
-    return next;
+    if (chunk.rows == nullptr) return;
+    char* const rows = static_cast<char*>(chunk.rows) + first * row_bytes();
+    get({gpu::RowOp::get, keys.size(), to, rows, found_.data()}, stream);
   }
 
   // To keys that are expected to be absent, so many free rows as there are.

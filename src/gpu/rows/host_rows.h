@@ -5,7 +5,8 @@
 // way. A get_or_insert without rows inserts rows of zeros.
 //
 // Memory. It grows to what the longest call needs: at most some 17 MiB of the device, beside the
-// cap of the table, and as much of the host. Threads. One at a time, which has entered the device.
+// cap of the table, and as much of the host; an export of long rows needs 64 of them. Threads. One
+// at a time, which has entered the device.
 #pragma once
 
 #include <algorithm>
@@ -26,6 +27,9 @@ template <class Device>
 class HostRows {
  public:
   using Stream = typename Device::Stream;
+
+  // The rows that a chunk of an export has room for.
+  static constexpr uint64_t least_exported = 64;
 
   // `stride`: of rows on the device, a multiple of 16. Throws DeviceError.
   HostRows(Device& device, uint64_t stride) : device_(device), stride_(stride), stream_(device) {}
@@ -48,11 +52,13 @@ class HostRows {
     }
   }
 
-  // A chunk of an export, by take(chunk on the device, stream).
+  // A chunk of an export with room for `least_exported` rows or more, by take(chunk on the device,
+  // stream).
   template <class Take>
   uint64_t take(gpu::RowExport& chunk, Take&& take) {
     constexpr uint64_t most_bytes = uint64_t{16} << 20;
-    make_room(std::min(std::bit_floor(chunk.capacity), std::bit_floor(most_bytes / stride_)));
+    const uint64_t most = std::max(std::bit_floor(most_bytes / stride_), least_exported);
+    make_room(std::min(std::bit_floor(chunk.capacity), most));
     gpu::RowExport there = chunk;
     there.capacity = std::min(chunk.capacity, stage_->rows);
     there.keys = chunk.keys != nullptr ? keys_.on_device : nullptr;

@@ -18,11 +18,11 @@
 //
 // Memory. Buffers for a part in each channel, twice: as home and as another device's. They hold up
 // to 32 MiB of rows each, and together take an eighth of a cap at most, as long as that is enough
-// for 64 rows. Of the host's memory each device has a share for rows of its own. Threads. Any; one
-// mutex, and one for host arrays before it. The thread has the same device after a call. A call
-// waits on the host for the split of each part. Limits. 32 devices. Errors. Those of a
-// DeviceRowStore; std::bad_alloc may come after some rows of a call have taken effect. Sources.
-// Mega-KV, section 7.1 (data sharded over GPUs).
+// for 64 rows, which they hold in any case. Of the host's memory each device has a share for rows
+// of its own. Threads. Any; one mutex, and one for host arrays before it. The thread has the same
+// device after a call. A call waits on the host for the split of each part. Limits. 32 devices.
+// Errors. Those of a DeviceRowStore; std::bad_alloc may come after some rows of a call have taken
+// effect. Sources. Mega-KV, section 7.1 (data sharded over GPUs).
 #pragma once
 
 #include <algorithm>
@@ -142,7 +142,7 @@ class SplitRowStore {
 
   // A chunk of an export; which device it comes from is in the cursor's lowest bits, as in scan().
   uint64_t export_rows(uint64_t cursor, gpu::RowExport& chunk, Stream stream) {
-    if (chunk.capacity < 64) throw std::invalid_argument("a chunk has room for 64 rows or more");
+    require_room(chunk);
     require_scores(chunk.scores);
     const uint64_t number = number_in(cursor);
     uint64_t next = 0;
@@ -156,6 +156,7 @@ class SplitRowStore {
     return number + 1 < gpus_.size() ? number + 1 : 0;
   }
   uint64_t export_rows_host(uint64_t cursor, gpu::RowExport& chunk) {
+    require_room(chunk);
     uint64_t next = 0;
     by_host([&](HostRows<Device>& rows) {
       next = rows.take(chunk, [&](gpu::RowExport& there, Stream stream) {
@@ -234,8 +235,8 @@ class SplitRowStore {
     }
     constexpr uint64_t most_bytes = uint64_t{32} << 20, least_rows = 64;
     RowSplitShape shape = shape_;
-    shape.part_rows = std::bit_floor(
-        std::min<uint64_t>(options.index.max_part_rows, most_bytes / options.row_bytes));
+    shape.part_rows = std::bit_floor(std::min<uint64_t>(
+        options.index.max_part_rows, std::max(most_bytes / options.row_bytes, least_rows)));
     const uint64_t cap = options.index.gpu_memory / 8;
     while (cap != 0 && shape.part_rows > least_rows && bytes_of_buffers(shape, *devices[0]) > cap) {
       shape.part_rows /= 2;
@@ -244,6 +245,11 @@ class SplitRowStore {
   }
 
   bool alone() const { return gpus_.size() == 1; }
+  static void require_room(const gpu::RowExport& chunk) {
+    if (chunk.capacity < HostRows<Device>::least_exported) {
+      throw std::invalid_argument("a chunk has room for 64 rows or more");
+    }
+  }
   void require_scores(const uint64_t* scores) const {
     if (scores != nullptr && !shape_.scored) {
       throw std::invalid_argument("the rows of this table have no scores");

@@ -117,6 +117,37 @@ TEST(SplitRowStore, IsLostWhenADeviceFailsWhileRowsGoToTheHost) {
   }
 }
 
+// A chunk goes by way of columns for 64 rows, however long these are, and of parts of any size.
+TEST(SplitRowStore, ExportsLongRowsAndSmallParts) {
+  struct Shape {
+    uint32_t devices, row_bytes, part_rows;
+  };
+  for (const Shape& its : {Shape{1, 64, 2}, Shape{1, 1 << 19, 64}, Shape{2, 1 << 20, 64}}) {
+    FakeGpus gpus(its.devices, 1);
+    const uint64_t slab = uint64_t{its.row_bytes} * 64;
+    SplitRowStore<FakeDevice> store(gpus.pointers, {its.row_bytes, slab, {0, 3, 4, its.part_rows}});
+    DeviceRequestSource source(1);
+    const std::vector<uint64_t> keys = source.keys(100);
+    store.run_host({gpu::RowOp::get_or_insert, keys.size(), keys.data(), nullptr, nullptr});
+    std::vector<uint64_t> exported, some(64);
+    uint64_t cursor = 0;
+    do {
+      gpu::RowExport chunk;
+      chunk.capacity = some.size();
+      chunk.keys = some.data();
+      cursor = store.export_rows_host(cursor, chunk);
+      exported.insert(exported.end(), some.begin(),
+                      some.begin() + static_cast<ptrdiff_t>(chunk.count));
+    } while (cursor != 0);
+    EXPECT_TRUE(std::is_permutation(exported.begin(), exported.end(), keys.begin(), keys.end()))
+        << its.devices << ' ' << its.row_bytes;
+    gpu::RowExport small;
+    small.capacity = 63;
+    small.keys = some.data();
+    EXPECT_THROW(store.export_rows_host(0, small), std::invalid_argument);
+  }
+}
+
 // And the table goes on with what it has.
 TEST(SplitRowStore, HostMemoryThatTheSystemDoesNotGiveCountsAsFull) {
   constexpr uint32_t part = 256;
