@@ -359,6 +359,27 @@ TEST_F(GpuItemsTest, ItemsThatSeveralDevicesHaveNoRoomForLieInHostMemory) {
   forget();
   EXPECT_EQ(all_keys(0), names);
   EXPECT_EQ(worker_->count(0), names.size());
+  EXPECT_LT(engine_->tree()->stats().host_bytes, stats.host_bytes) << "of items alone";
+}
+
+// But for those that it has let go.
+TEST_F(GpuItemsTest, TheLossOfADeviceThatEvictsCountsTheKeysThatItHad) {
+  options_.gpu_items = 2 << 20;
+  options_.maxmemory = 4 << 20;
+  options_.maxmemory_policy = EvictionPolicy::allkeys_lru;
+  open();
+  const std::string value(2'000, 'v');
+  for (int i = 0; i < 2400; ++i) {
+    ASSERT_EQ(put("key" + std::to_string(i), value), Status::ok);
+    worker_->maintain();
+  }
+  forget();
+  const uint64_t had = engine_->tree()->stats().keys;
+  EXPECT_LT(had, 1200u);
+  device_.lose();
+  EXPECT_EQ(get("other"), "(none)");
+  EXPECT_TRUE(engine_->tree()->is_lost());
+  EXPECT_EQ(engine_->tree()->stats().lost_keys, had);
 }
 
 // What was on the device alone is gone and counted; what memory and runs have stays, and so does

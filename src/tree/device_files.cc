@@ -234,6 +234,8 @@ std::string DeviceFiles::ingest(std::span<const TreeEntry> entries, const TreeMe
   const auto count = static_cast<uint32_t>(pieces.size());
   WorkerPool pool(std::min(threads, count));
   pool.run(count, [&](uint32_t piece, uint32_t) { ingest_some(pieces[piece]); });
+  // The device has let some go of which nobody was told: they had expired, or were evicted.
+  use([&](ItemTier& tier) { items_.store(static_cast<int64_t>(tier.stats().entries)); });
   return {};
 }
 

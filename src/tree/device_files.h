@@ -87,7 +87,7 @@ class DeviceFiles final : public TreeFiles {
 
   uint64_t memory() override;
   uint64_t disk_bytes() override { return stats().bytes; }
-  uint64_t host_bytes() override { return stats().host_bytes; }
+  uint64_t host_bytes() override { return stats().host_item_bytes; }
   uint64_t keys() override { return stats().entries; }
   std::optional<uint64_t> count(uint32_t database, int64_t now_ms) override;
 
@@ -144,8 +144,9 @@ class DeviceFiles final : public TreeFiles {
   const DeviceFilesOptions options_;
   DirectReads gets_;
   std::atomic<bool> lost_{false};
-  std::atomic<bool> any_{false};   // something was put on the device
-  std::atomic<int64_t> items_{0};  // there, but for those that expired or were evicted
+  std::atomic<bool> any_{false};  // something was put on the device
+  // There: as the device has said behind the last run, and those that have come and gone since.
+  std::atomic<int64_t> items_{0};
   std::atomic<uint64_t> lost_keys_{0};
   std::atomic<uint64_t> rest_bytes_{0};
   std::atomic<bool> has_escaped_{false};  // keys on the device that are not the item's own

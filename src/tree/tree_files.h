@@ -201,7 +201,7 @@ class TreeFiles {
 
   virtual uint64_t memory() = 0;  // of filters and caches
   virtual uint64_t disk_bytes() = 0;
-  // Beside these, and not in memory(): of host memory that a device reads.
+  // Beside these, and not in memory(): of items in host memory that a device reads.
   virtual uint64_t host_bytes() { return 0; }
   virtual uint64_t keys() = 0;  // about
 

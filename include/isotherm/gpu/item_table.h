@@ -131,8 +131,9 @@ struct ItemTableOptions {
 
 // `entries` are items; `host_bytes` what slabs and their lists take of host memory.
 struct ItemStats : TableStats {
-  uint64_t evicted = 0;  // ever
-  uint64_t expired = 0;  // that were freed by the sweep, ever
+  uint64_t evicted = 0;          // ever
+  uint64_t expired = 0;          // that were freed by the sweep, ever
+  uint64_t host_item_bytes = 0;  // of `host_bytes`, what the items there take
 };
 
 // A column of byte strings, as above.

@@ -55,14 +55,22 @@ class DeviceItemMemory {
 
   ItemLists* lists() const { return lists_.data(); }
   const ItemPlacement& placement() const { return placement_; }
-  // What slabs and lists take of the host's memory, in bytes, and the blocks there.
+  // What slabs and lists take of the host's memory, in bytes.
   uint64_t host_bytes() const { return host_.used(); }
-  uint64_t host_blocks() const {
-    uint64_t blocks = 0;
+  // The items there, and what their blocks take of that, where lists are these.
+  struct HostItems {
+    uint64_t count = 0;
+    uint64_t bytes = 0;
+  };
+  HostItems host_items(const ItemLists& lists) const {
+    HostItems items;
     for (uint32_t list = item_classes::count; list < item_classes::lists; ++list) {
-      blocks += arrays_[list].blocks;
+      const uint64_t free = lists.listed(list) + lists.unlisted[list] + arrays_[list].fresh;
+      const uint64_t used = arrays_[list].blocks - free;
+      items.count += used;
+      items.bytes += used * item_classes::bytes_of(item_classes::class_of_list(list));
     }
-    return blocks;
+    return items;
   }
 
   // Makes sure that lists have `need` blocks of class `c`, or as many as memory allows, where free

@@ -216,7 +216,11 @@ TEST(DeviceItemStore, WithoutACapTheDeviceEndsWhereItsMemoryDoes) {
   const gpu::ItemStats stats = table.stats();
   EXPECT_GT(stats.host_entries, 0u);
   EXPECT_LT(stats.host_entries, stats.entries);
+  EXPECT_GE(stats.host_item_bytes, stats.host_entries * 16);
+  EXPECT_LE(stats.host_item_bytes, stats.host_bytes);
   EXPECT_EQ(table.wrong() + table.refused(), 0u);
+  table.run_host(of_keys(TableOp::erase, puts));
+  EXPECT_EQ(table.stats().host_entries + table.stats().host_item_bytes, 0u);
   EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
 }
 

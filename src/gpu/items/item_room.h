@@ -68,7 +68,7 @@ class ItemRoom {
   ItemLists* lists() const { return items_.lists(); }
   uint32_t host_from() const { return items_.placement().host_from; }
   uint64_t host_bytes() const { return items_.host_bytes(); }
-  uint64_t host_blocks() const { return items_.host_blocks(); }
+  auto host_items(const ItemLists& lists) const { return items_.host_items(lists); }
 
   // How many items have keys of the choice, expired ones left out; looks at the head of every
   // block, and waits for that. Beside no writes.

@@ -129,10 +129,9 @@ class ItemSteps {
     stats.evicted = lists->evicted;
     stats.expired = lists->expired;
     stats.host_bytes = room_.host_bytes();
-    stats.host_entries = room_.host_blocks();
-    for (uint32_t list = item_classes::count; list < item_classes::lists; ++list) {
-      stats.host_entries -= lists->free[list];
-    }
+    const auto host_items = room_.host_items(*lists);
+    stats.host_entries = host_items.count;
+    stats.host_item_bytes = host_items.bytes;
     return stats;
   }
 

@@ -145,6 +145,7 @@ class SplitItemStore {
       add_stats(sum, its);
       sum.evicted += its.evicted;
       sum.expired += its.expired;
+      sum.host_item_bytes += its.host_item_bytes;
     });
     return sum;
   }
