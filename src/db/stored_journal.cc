@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <map>
 
 #include "base/reason_of.h"
 #include "base/worker_pool.h"
@@ -55,6 +56,17 @@ void put_parts(StoreFiller& filler, const ValueParts& parts, int64_t expiry, std
   const RecordHeader& last = parts.last();
   if (!parts.apply(value)) return JournalReader::check_may_lack(parts, expiry);
   filler.put({last.database, last.key(), value, expiry, last.flags, state_of(last, now_ms)}, true);
+}
+
+// For indexes of a fixed size alone, since it takes as long as reading all.
+void expect_keys(Engine& engine, const JournalReader& reader) {
+  if (engine.options().index == IndexChoice::line) return;
+  std::map<uint32_t, uint64_t> keys;
+  if (!reader.path_of_base().empty()) keys = RdbFile(reader.path_of_base()).items_by_database();
+  for (uint32_t part = 0; part < reader.parts(); ++part) {
+    reader.read(part, [&](const RecordHeader& put, int64_t) { ++keys[put.database]; });
+  }
+  engine.expect_keys(keys);
 }
 
 // What of the base is still as it was, but for parts of some values.
@@ -113,6 +125,7 @@ void fill_store(Engine& engine, const JournalReader& reader) {
   const bool erases = engine.tree() != nullptr;
   const int64_t now_ms = engine.clock().now_ms();
   const bool has_base = !reader.path_of_base().empty();
+  expect_keys(engine, reader);
   if (has_base) fill_from_base(engine, reader, totals);
   WorkerPool(reader.parts()).run(reader.parts(), [&](uint32_t part, uint32_t) {
     StoreFiller filler(engine, totals);

@@ -218,12 +218,18 @@ void RdbFile::check_head() {
 
 void RdbFile::check_items() {
   Cursor cursor(*this, {rdb::magic.size() + rdb::version_digits, 0});
+  auto of_database = items_by_database_.end();
   for (;;) {
     const Place place = cursor.place();
     if (!cursor.next(false)) break;
     if (items_++ % items_per_part == 0) parts_.push_back(place);
     expires_ += cursor.item().expiry != no_expiry;
-    databases_ = std::max(databases_, cursor.item().database + 1);
+    const uint32_t database = cursor.item().database;
+    databases_ = std::max(databases_, database + 1);
+    if (of_database == items_by_database_.end() || of_database->first != database) {
+      of_database = items_by_database_.try_emplace(database).first;
+    }
+    ++of_database->second;
   }
   last_version_ = cursor.last_version();
   check_sum(cursor.offset());

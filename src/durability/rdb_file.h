@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -48,6 +49,8 @@ class RdbFile {
 
   uint64_t items() const { return items_; }
   uint64_t expires() const { return expires_; }  // items with an expiry
+  // Items of each database that has any.
+  const std::map<uint32_t, uint64_t>& items_by_database() const { return items_by_database_; }
   uint64_t bytes() const { return file_.text().size(); }
   uint64_t format() const { return format_; }
   uint32_t databases() const { return databases_; }  // one more than the last that has an item
@@ -87,6 +90,7 @@ class RdbFile {
   uint64_t format_ = 0;
   uint64_t items_ = 0;
   uint64_t expires_ = 0;
+  std::map<uint32_t, uint64_t> items_by_database_;
   uint32_t databases_ = 0;
   uint64_t last_version_ = 0;
   uint64_t sum_ = 0;

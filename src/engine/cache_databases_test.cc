@@ -1,8 +1,10 @@
 // Indexes of a fixed size in many databases (HostStore::make_cache).
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "engine/engine.h"
 
@@ -14,7 +16,9 @@ class CacheDatabasesTest : public ::testing::TestWithParam<IndexChoice> {
   static constexpr uint32_t databases = 16;
   static constexpr uint64_t keys = 200;
 
-  CacheDatabasesTest() {
+  CacheDatabasesTest() { open(); }
+  void open() {
+    worker_.reset();
     Options options;
     options.maxmemory = 16 << 20;
     options.maxmemory_policy = EvictionPolicy::allkeys_lru;
@@ -59,6 +63,34 @@ TEST_P(CacheDatabasesTest, AllOfThemKeepTheirItems) {
     EXPECT_EQ(worker_->count(database), keys) << database;
   }
   EXPECT_EQ(engine_->stats().evicted, 0u);
+}
+
+// Each takes its part of what the other has left.
+TEST_P(CacheDatabasesTest, TwoThatBeginAtTheSameMomentShareMemory) {
+  const auto put_one = [this](Worker& worker, uint32_t database) {
+    Batch batch;
+    batch.select(database);
+    batch.put("key", "value");
+    worker.submit(batch);
+  };
+  put_one(*worker_, 0);
+  put_one(*worker_, 1);
+  const uint64_t both = room();
+  for (int i = 0; i < 20; ++i) {
+    open();
+    std::atomic<int> ready{0};
+    const auto begin = [&](uint32_t database) {
+      Worker worker(*engine_);
+      ++ready;
+      while (ready != 2) {
+      }
+      put_one(worker, database);
+    };
+    std::thread other(begin, 1);
+    begin(0);
+    other.join();
+    ASSERT_LE(room(), both) << i;
+  }
 }
 
 TEST_P(CacheDatabasesTest, AFlushLeavesADatabaseItsPart) {

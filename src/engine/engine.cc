@@ -393,6 +393,9 @@ void Engine::set_demotion_hook(DemotionHook* hook) { state_->store.demotion = ho
 void Engine::begin_versions(uint64_t version) {
   for (Database& database : state_->store.databases) database.begin_versions(version);
 }
+void Engine::expect_keys(const std::map<uint32_t, uint64_t>& keys) {
+  if (options().index != IndexChoice::line) state_->store.make_caches(keys);
+}
 bool Engine::has_commit_sink() const { return state_->store.sink != nullptr; }
 
 void Engine::add_sink_bytes(int64_t bytes) { state_->store.budget.buffers.fetch_add(bytes); }

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <new>
 #include <utility>
+#include <vector>
 
 namespace isotherm {
 
@@ -11,6 +12,7 @@ namespace isotherm {
 // many databases leave memory for items, too. One whose index was taken away gets no smaller part
 // than it had. An index that was flushed and is not taken apart yet does not count.
 CacheIndex* HostStore::make_cache(Database& database) {
+  const std::lock_guard guard(making_cache_);
   uint64_t taken = 0;
   uint64_t others = 0;
   for (const Database& one : databases) {
@@ -29,6 +31,15 @@ CacheIndex* HostStore::make_cache(Database& database) {
       return nullptr;
     }
   });
+}
+
+void HostStore::make_caches(const std::map<uint32_t, uint64_t>& keys) {
+  std::vector<std::pair<uint64_t, uint32_t>> most_first;
+  for (const auto& [database, count] : keys) {
+    if (database < databases.size()) most_first.emplace_back(count, database);
+  }
+  std::sort(most_first.rbegin(), most_first.rend());
+  for (const auto& [count, database] : most_first) make_cache(databases[database]);
 }
 
 uint64_t HostStore::flush_index(uint32_t number) {

@@ -52,6 +52,35 @@ TEST_F(SaveServerTest, TheNextServerHasWhatWasSaved) {
   EXPECT_EQ(again.ask("mg stale v\r\n", "VA 2 X W\r\nhi\r\n"), "VA 2 X W\r\nhi\r\n");
 }
 
+// The file has the databases in their order, and the last of them has nearly all keys.
+TEST_F(SaveServerTest, DatabasesOfAFixedIndexAreReadWithRoomForTheirKeys) {
+  for (const bool journal : {false, true}) {
+    options_.appendonly = journal;
+    options_.store.index = IndexChoice::set;
+    options_.store.maxmemory = 8 << 20;
+    options_.store.maxmemory_policy = EvictionPolicy::allkeys_lru;
+    options_.store.hash_seed = 1;
+    start();
+    expect({"SELECT", "5"}, "+OK\r\n");
+    std::string sets, answers;
+    for (int i = 0; i < 25'000; ++i) {
+      sets += resp({"SET", (journal ? "k" : "key") + std::to_string(i), "v"});
+      answers += "+OK\r\n";
+    }
+    EXPECT_EQ(client_->ask(sets, answers), answers);
+    for (const char* database : {"0", "1"}) {
+      expect({"SELECT", database}, "+OK\r\n");
+      expect({"SET", "key", "1"}, "+OK\r\n");
+    }
+    const uint64_t before = server_->engine().database(5).keys;
+    EXPECT_GT(before, 24'000u);
+    if (!journal) expect({"SAVE"}, "+OK\r\n");
+    start();
+    EXPECT_EQ(server_->engine().database(5).keys, before) << journal;
+    std::filesystem::remove(snapshot_path());
+  }
+}
+
 // A version that a client has seen is given to nothing else, whatever was lost.
 TEST_F(SaveServerTest, VersionsOfTheTimeBehindTheSnapshotDoNotComeBack) {
   TestClient memcached(server_->memcached_port());
