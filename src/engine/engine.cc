@@ -231,7 +231,10 @@ void EngineState::use_items(const ItemTierMaker& make_items, bool required) {
     make_tree([&](uint64_t cap) {
       DeviceFilesOptions its;
       its.evicts = options.maxmemory_policy != EvictionPolicy::noeviction;
-      its.most_rest = cap == 0 ? 0 : share_of(cap, 8, 64 << 10, cap);
+      its.most_rest = [this, slabs = options.gpu_items_host] {
+        const uint64_t now = store.budget.limit();
+        return now == 0 ? 0 : share_of(now - std::min(now, slabs), 8, 64 << 10, now);
+      };
       its.most_kept = share_of(cap, 32, 64 << 10, 64 << 20);
       its.read_columns = share_of(cap, 64, 64 << 10, 4 << 20);
       its.now_ms = [this] { return clock.now_ms(); };

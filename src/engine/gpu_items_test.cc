@@ -274,7 +274,7 @@ TEST_F(GpuItemsTest, WritesAreRefusedWhereTheDeviceIsFullAndGoOnBehindErases) {
     worker_->maintain();
   }
   EXPECT_EQ(status, Status::not_saved);
-  EXPECT_NE(engine_->tree()->last_error().find("full"), std::string::npos);
+  EXPECT_EQ(engine_->tree()->last_error(), "gpu-items: the memory of the GPU is full");
   for (size_t i = 0; i < stored.size(); i += 17) EXPECT_EQ(get(stored[i]), value) << stored[i];
   for (size_t i = 0; i < stored.size(); i += 2) ASSERT_EQ(erase(stored[i]), Status::ok) << i;
   while (put("new", value) != Status::ok) worker_->maintain();
@@ -304,6 +304,25 @@ TEST_F(GpuItemsTest, AValueForWhichTheDeviceNeverHasRoomCanBeErased) {
   forget();
   EXPECT_EQ(get("large"), "(none)");
   EXPECT_EQ(get("small"), "1");
+}
+
+// Their part of memory is that of the cap of today, whether it is raised before they come or behind
+// them.
+TEST_F(GpuItemsTest, ARaisedCapHasRoomForLongValues) {
+  options_.gpu_items = 2 << 20;
+  options_.maxmemory = 24 << 20;
+  open();
+  const std::string value(9 << 20, 'v');
+  ASSERT_EQ(put("first", value), Status::ok);
+  EXPECT_FALSE(engine_->tree()->flush());
+  EXPECT_EQ(engine_->tree()->last_error(),
+            "gpu-items: what is too long for the GPU takes 10mb of host memory, and its part of "
+            "maxmemory, an eighth, is 3mb");
+  EXPECT_EQ(put("small", "1"), Status::not_saved);
+  engine_->set_maxmemory(200 << 20);
+  while (put("small", "1") != Status::ok) worker_->maintain();
+  ASSERT_EQ(put("second", value), Status::ok);
+  EXPECT_TRUE(engine_->tree()->flush());
 }
 
 TEST_F(GpuItemsTest, ADeviceThatIsToldToEvictsItems) {

@@ -202,6 +202,26 @@ TEST_F(ItemServerTest, ASnapshotThatTheGpuHasNoRoomForIsToldOf) {
   }
 }
 
+// A cap that was raised counts for a start, too.
+TEST_F(ItemServerTest, ASnapshotThatNeedsALargerCapSaysSo) {
+  options_.appendonly = false;
+  options_.store.maxmemory = 16 << 20;
+  start();
+  expect({"CONFIG", "SET", "maxmemory", "100mb"}, "+OK\r\n");
+  expect({"SET", "long", std::string(9 << 20, 'v')}, "+OK\r\n");
+  expect({"SAVE"}, "+OK\r\n");
+  try {
+    start();
+    FAIL() << "it started";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("maxmemory, an eighth, is 2mb"), std::string::npos)
+        << error.what();
+  }
+  options_.store.maxmemory = 100 << 20;
+  start();
+  expect({"STRLEN", "long"}, ":9437184\r\n");
+}
+
 // As its clients are told, and not that a journal failed: there may be none.
 TEST_F(ItemServerTest, AFullGpuIsNamed) {
   options_.appendonly = false;

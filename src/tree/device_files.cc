@@ -343,7 +343,7 @@ void DeviceFiles::tend() {
     const std::lock_guard guard(mutex_);
     erase_rest(find_rest(some[row]->key));
   }
-  crowded |= options_.most_rest != 0 && rest_bytes_.load() > options_.most_rest;
+  crowded |= most_rest() != 0 && rest_bytes_.load() > most_rest();
   crowded_.store(crowded || !misplaced().empty(), std::memory_order_release);
 }
 

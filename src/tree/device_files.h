@@ -11,11 +11,11 @@
 // lets the device free what nobody asks for.
 //
 // The rest: keys and values that are too long for the device (`ItemTier`) stay in host memory, and
-// count as memory of the tree, up to `most_rest` bytes. Where the device's memory ends, or that, it
-// evicts, and then a put that finds no place all the same is evicted. Or it may not: then what
-// finds no place stays in the rest, beyond its bound, and is put on the device when there is room
-// there. Until then it is crowded, so writes are refused, but what erases; what it has too much is
-// no more than the runs that there were.
+// count as memory of the tree, up to `most_rest` bytes, which may change at any time. Where the
+// device's memory ends, or that, it evicts, and then a put that finds no place all the same is
+// evicted. Or it may not: then what finds no place stays in the rest, beyond its bound, and is put
+// on the device when there is room there. Until then it is crowded, so writes are refused, but what
+// erases; what it has too much is no more than the runs that there were.
 //
 // Loss. When the device fails what it had is absent, `lost_keys` says how many keys that were, and
 // what is taken in from then on stays in host memory, up to as many bytes: beyond that the
@@ -49,11 +49,11 @@
 namespace isotherm {
 
 struct DeviceFilesOptions {
-  bool evicts = false;              // as the tier does
-  uint64_t most_rest = 0;           // bytes of host memory; 0: no bound
-  uint64_t most_kept = 64 << 20;    // of host memory, for a moment
-  size_t rows_at_once = 1 << 14;    // of one call that writes
-  uint64_t read_columns = 4 << 20;  // bytes of columns for reads
+  bool evicts = false;                  // as the tier does
+  std::function<uint64_t()> most_rest;  // bytes of host memory; 0, or no function: no bound
+  uint64_t most_kept = 64 << 20;        // of host memory, for a moment
+  size_t rows_at_once = 1 << 14;        // of one call that writes
+  uint64_t read_columns = 4 << 20;      // bytes of columns for reads
   std::function<int64_t()> now_ms;
 };
 
@@ -135,6 +135,8 @@ class DeviceFiles final : public TreeFiles {
   bool is_in_rest(std::string_view key);
   bool put_rest(const TreeEntry& entry, bool over_bound = false);
   void keep_crowding(const TreeEntry& entry);
+  uint64_t most_rest() const { return options_.most_rest ? options_.most_rest() : 0; }
+  bool is_misplaced(const HostItem& item) const;
   std::vector<Rest> misplaced();
   uint64_t force_rest(const TreeEntry& entry);
   void erase_rest(AllRest::iterator at);

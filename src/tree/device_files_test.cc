@@ -114,7 +114,7 @@ std::string text_of(std::string_view record) {
 TEST_P(DeviceFilesTest, WhatIsTooLongForTheDeviceIsEvictedToo) {
   DeviceFilesOptions options = options_of(0);
   options.evicts = true;
-  options.most_rest = 20 << 20;
+  options.most_rest = [] { return uint64_t{20} << 20; };
   DeviceFiles files(make_tier(true), std::move(options));
   const auto is_there = [&](const std::string& key) {
     TreeRead read;

@@ -64,8 +64,20 @@ void DeviceFiles::keep_crowding(const TreeEntry& entry) {
 
 std::string DeviceFiles::crowding() {
   if (!crowded_.load(std::memory_order_acquire)) return {};
-  return "gpu-items: the memory of the GPU is full, or there is no host memory for values that are "
-         "too long for it";
+  const auto is_for_device = [this](const auto& one) { return is_misplaced(*one.second); };
+  const std::lock_guard guard(mutex_);
+  if (std::any_of(rest_.begin(), rest_.end(), is_for_device)) {
+    return "gpu-items: the memory of the GPU is full";
+  }
+  constexpr uint64_t mib = 1 << 20;
+  return "gpu-items: what is too long for the GPU takes " +
+         std::to_string(rest_bytes_.load() / mib + 1) +
+         "mb of host memory, and its part of maxmemory, an eighth, is " +
+         std::to_string(most_rest() / mib) + "mb";
+}
+
+bool DeviceFiles::is_misplaced(const HostItem& item) const {
+  return fits_device({item.key, item.record});
 }
 
 // Of the rest, what is for the device; some, if there is much.
@@ -74,7 +86,7 @@ std::vector<DeviceFiles::Rest> DeviceFiles::misplaced() {
   uint64_t bytes = 0;
   const std::lock_guard guard(mutex_);
   for (auto at = rest_.begin(); at != rest_.end() && some.size() < options_.rows_at_once; ++at) {
-    if (bytes > bytes_at_once || !fits_device({at->second->key, at->second->record})) continue;
+    if (bytes > bytes_at_once || !is_misplaced(*at->second)) continue;
     some.push_back(at->second);
     bytes += at->second->record.size();
   }
@@ -147,8 +159,8 @@ DeviceFiles::AllRest::iterator DeviceFiles::find_rest(std::string_view key) {
 bool DeviceFiles::put_rest(const TreeEntry& entry, bool over_bound) {
   const uint64_t bytes = rest_bytes_of(entry);
   const std::lock_guard guard(mutex_);
-  const bool bounded = options_.most_rest != 0 && !over_bound;
-  if (bounded && rest_bytes_.load() + bytes > options_.most_rest) return false;
+  const uint64_t most = over_bound ? 0 : most_rest();
+  if (most != 0 && rest_bytes_.load() + bytes > most) return false;
   const auto let_go = [this, bytes](const HostItem* item) {
     delete item;
     rest_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
@@ -161,7 +173,7 @@ bool DeviceFiles::put_rest(const TreeEntry& entry, bool over_bound) {
 
 // Others go until it has room. How many went; one of them is it, where it has none even so.
 uint64_t DeviceFiles::force_rest(const TreeEntry& entry) {
-  if (options_.most_rest != 0 && rest_bytes_of(entry) > options_.most_rest) return 1;
+  if (most_rest() != 0 && rest_bytes_of(entry) > most_rest()) return 1;
   uint64_t gone = 0;
   while (!put_rest(entry)) {
     ++gone;

@@ -322,12 +322,12 @@ void Tree::note_error(const std::string& problem) {
 void Tree::note_crowding() {
   const std::string problem = files_->crowding();
   const bool before = overfull_.exchange(!problem.empty(), std::memory_order_relaxed);
-  if (before == !problem.empty()) return;
-  if (before) return events().tell("the tree has room again");
-  {
+  if (!problem.empty()) {
     const std::lock_guard guard(mutex_);
     last_error_ = problem;
   }
+  if (before == !problem.empty()) return;
+  if (before) return events().tell("gpu-items: there is room again");
   events().tell(problem + ": writes are refused, but those that erase");
 }
 
