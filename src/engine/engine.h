@@ -285,6 +285,10 @@ class Worker {
   // to be submitted as a batch, which then answers whatever there is.
   bool get_at_once(uint32_t database, std::string_view key, std::string& value, uint64_t& version);
 
+  // What a get would show of an item that host memory has, without a value, and without being
+  // counted as one. False: likewise, or there is none.
+  bool look_at_once(uint32_t database, std::string_view key, uint64_t& version, int64_t& expiry);
+
   // Commands without one key. A flush is a batch of that row alone. Where there is a sink, what the
   // others show may be answered when a batch without rows that is started behind them has ended.
   std::optional<uint64_t> count(uint32_t database);

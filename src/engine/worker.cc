@@ -6,9 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/tile.h"
 #include "engine/walk.h"
 #include "engine/worker_impl.h"
+#include "executor/commit_sink.h"
+#include "index/item_table.h"
 #include "isotherm/store.h"
+#include "items/objects.h"
 
 namespace isotherm {
 namespace {
@@ -287,6 +291,24 @@ bool Worker::get_at_once(uint32_t database, std::string_view key, std::string& v
     version = reply.version;
   }
   maintain_behind(1, 0);
+  return true;
+}
+
+bool Worker::look_at_once(uint32_t database, std::string_view key, uint64_t& version,
+                          int64_t& expiry) {
+  Impl& impl = *impl_;
+  HostStore& store = impl.engine.store;
+  if (impl.out != 0 || database >= store.options.databases || store.hot != nullptr) return false;
+  if (impl.engine.device != nullptr || store.row_gate != nullptr) return false;
+  const WorkGuard guard(store.epochs, impl.runner.slot());
+  const LineIndex* const index = store.databases[database].index();
+  const uint64_t hash = store.hash(key, store.seed);
+  if (index == nullptr || store.gate.is_held(hash, database)) return false;
+  const Item* const item = resolve(store.items, index->find<TilePlain>(hash).word, key).item;
+  const CommitSink* const sink = store.sink;
+  if (item == nullptr || (sink != nullptr && !sink->is_safe(database, hash))) return false;
+  version = Objects::version_of(*item);
+  expiry = item->expiry();
   return true;
 }
 

@@ -8,6 +8,7 @@
 // when it is handled, so it is handled when EXEC is answered: it must not act where a key has
 // changed. Among the rows only SELECT shows before. The connection parses nothing more until then.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -127,6 +128,26 @@ Call call_of(const Transaction::Queued& queued, Execution& execution, AnswerQueu
   queue.origin = {queued.command.number};
   return {*queued.command.command, queued.words, *execution.turn, *execution.session, queue};
 }
+
+// Whether a look at the watched keys says already that EXEC is going to be null. Rows that have not
+// run yet may only change them once more. Worth it where there is much that would be run in vain.
+bool has_failed(const Transaction& transaction, Worker& worker) {
+  constexpr size_t few_commands = 64;
+  if (transaction.commands().size() <= few_commands) return false;
+  const auto has_changed = [&](const Transaction::WatchedKeys::value_type& watched) {
+    const Transaction::Seen& seen = watched.second;
+    uint64_t version = 0;
+    int64_t expiry = no_expiry;
+    return seen.known &&
+           worker.look_at_once(Transaction::database_of(watched), Transaction::key_of(watched),
+                               version, expiry) &&
+           (version != seen.version || expiry != seen.expiry);
+  };
+  const auto& watched = transaction.watched();
+  return std::any_of(watched.begin(), watched.end(), has_changed);
+}
+
+void encode_null(const Answer&, const AnswerSource&, RespWriter& writer) { writer.null_array(); }
 
 // Only the database that later rows belong to.
 void select_for_rows(const Transaction::Queued& queued, Execution& execution) {
@@ -310,6 +331,10 @@ void exec(Call& call) {
   if (session.transaction->failed()) {
     take_transaction(session);
     return call.error("EXECABORT Transaction discarded because of previous errors.");
+  }
+  if (has_failed(*session.transaction, call.turn.worker)) {
+    take_transaction(session);
+    return call.answer_text(encode_null, {});
   }
   auto& execution = call.keep(Execution(std::move(session.transaction), call));
   Batch& batch = call.batch();
