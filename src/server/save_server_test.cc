@@ -228,6 +228,12 @@ TEST_F(SaveServerTest, TheEndSavesWhereThereAreSavePoints) {
   TestClient other(server_->resp_port());
   EXPECT_EQ(other.ask(resp({"PING"}), "+PONG\r\n"), "+PONG\r\n");
   EXPECT_FALSE(server_->prepare_end());
+  const auto says = [this](const char* words) {
+    EXPECT_NE(server_->why_it_goes_on().find(words), std::string::npos)
+        << server_->why_it_goes_on();
+  };
+  says("the snapshot that SHUTDOWN SAVE asks for cannot be written, so the server goes on");
+  says("what was not saved is lost then");
   const std::string failed = "-ERR Errors trying to SHUTDOWN. Check logs.\r\n";
   EXPECT_EQ(client_->receive(failed.size()), failed);
   EXPECT_EQ(other.ask(resp({"SET", "b", "2"}), "+OK\r\n"), "+OK\r\n");
@@ -236,6 +242,21 @@ TEST_F(SaveServerTest, TheEndSavesWhereThereAreSavePoints) {
   server_->stop();
   EXPECT_TRUE(server_->save_rest());
   EXPECT_EQ(RdbFile(snapshot_path()).items(), 2u);
+  // A journal does not take the place of a snapshot that is wanted; whether it has all is told.
+  options_.appendonly = true;
+  options_.appendfsync = SyncPolicy::always;
+  options_.save = {{3600, 1}};
+  start();
+  expect({"SET", "c", "3"}, "+OK\r\n");
+  files_.fail_after(0, 1'000'000, ENOSPC);
+  EXPECT_FALSE(server_->prepare_end());
+  says("the last snapshot, which there is for save points, cannot be written");
+  says("nothing is lost then, since the journal has all changes");
+  client_->send(resp({"SET", "c", "4"}));
+  EXPECT_EQ(line(*client_).substr(0, 8), "-MISCONF");
+  EXPECT_FALSE(server_->prepare_end());
+  says("the journal cannot be written, either (No space left on device)");
+  files_.heal();
 }
 
 }  // namespace

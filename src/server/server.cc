@@ -8,6 +8,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/reason_of.h"
 #include "net/log.h"
 #include "net/packets/interface_frames.h"
 #include "net/packets/udp_frames.h"
@@ -168,7 +169,10 @@ Tree* Server::tree_to_save() {
 
 // What stands in the way of the end; empty: nothing.
 std::string Server::save() {
-  if (saves_at_end_ && !state_.saves.do_now()) return "the last snapshot cannot be written";
+  if (saves_at_end_ && !state_.saves.do_now()) {
+    return wants_snapshot_ ? "the snapshot that SHUTDOWN SAVE asks for cannot be written"
+                           : "the last snapshot, which there is for save points, cannot be written";
+  }
   Tree* const tree = tree_to_save();
   if (tree == nullptr || tree->flush()) return "";
   return "the last changes cannot be written (" + tree->last_error() + ")";
@@ -177,8 +181,9 @@ std::string Server::save() {
 bool Server::prepare_end() {
   const net::Shutdown::Wish wish = state_.shutdown.take();
   using Saves = net::Shutdown::Saves;
-  saves_at_end_ = wish.saves == Saves::yes ||
-                  (wish.saves == Saves::at_points && !state_.saves.points().empty());
+  wants_snapshot_ = wish.saves == Saves::yes;
+  saves_at_end_ =
+      wants_snapshot_ || (wish.saves == Saves::at_points && !state_.saves.points().empty());
   may_lose_ = wish.force || wish.saves == Saves::no;
   if (!saves_at_end_ && (may_lose_ || tree_to_save() == nullptr)) return true;
   state_.pause.hold_all(true);
@@ -187,10 +192,20 @@ bool Server::prepare_end() {
   state_.pause.hold_all(false);
   state_.shutdown.fail();
   release_held();
-  net::log(net::LogLevel::warning,
-           problem + ", so the server goes on: try again when it can be written, or let SHUTDOWN " +
-               "FORCE or SHUTDOWN NOSAVE end it without them");
+  why_it_goes_on_ = problem + ", so the server goes on: try again when it can be written, or let " +
+                    "SHUTDOWN FORCE or SHUTDOWN NOSAVE end it all the same; " + what_is_lost_then();
+  net::log(net::LogLevel::warning, why_it_goes_on_);
   return false;
+}
+
+std::string Server::what_is_lost_then() const {
+  const int error = state_.journal != nullptr ? state_.journal->error() : 0;
+  if (error != 0) {
+    return "the journal cannot be written, either (" + reason_of(error) +
+           "), so what it lacks is lost then";
+  }
+  return state_.journal != nullptr ? "nothing is lost then, since the journal has all changes"
+                                   : "what was not saved is lost then";
 }
 
 bool Server::save_rest() {

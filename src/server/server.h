@@ -52,6 +52,8 @@ class Server {
   // does so once more, for requests that have run since. False: something is lost, though nobody
   // has said that it may be (SHUTDOWN FORCE or NOSAVE).
   bool prepare_end();
+  // Why the last call said so, as the log has it.
+  const std::string& why_it_goes_on() const { return why_it_goes_on_; }
   bool save_rest();
 
   // The ports in use; 0: off.
@@ -74,6 +76,7 @@ class Server {
   void release_held();
   Tree* tree_to_save();
   std::string save();
+  std::string what_is_lost_then() const;
   uint16_t listen(int32_t port, net::Speaks speaks);
   void listen_on_path(const std::string& path, uint32_t mode, net::Speaks speaks);
   uint16_t serve_datagrams(int32_t port);
@@ -86,6 +89,8 @@ class Server {
   std::unique_ptr<StoredJournal> journal_;
   std::unique_ptr<JournalRewriter> rewriter_;
   bool saves_at_end_ = false;
+  bool wants_snapshot_ = false;  // somebody has asked for that, not save points
+  std::string why_it_goes_on_;
   bool may_lose_ = false;
   std::vector<std::unique_ptr<net::Loop>> loops_;
   std::vector<std::unique_ptr<net::Listener>> listeners_;
