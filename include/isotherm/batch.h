@@ -109,6 +109,7 @@ inline constexpr uint16_t saturating = 1 << 7;      // add: memcached's arithmet
 inline constexpr uint16_t with_state = 1 << 7;      // get: see Batch::get_with_state
 inline constexpr uint16_t any_length = 1 << 8;      // put: longer than max_value_bytes, too, since
                                                     // the store has had the value already
+inline constexpr uint16_t part = 1 << 8;            // get: see Batch::get_part
 inline constexpr uint16_t expire_if_none = 1 << 8;  // expire: only where it has none
 inline constexpr uint16_t expire_if_any = 1 << 9;   // expire: only where it has one
 inline constexpr uint16_t expire_if_greater = 1 << 10;  // expire: only to a later time
@@ -245,7 +246,18 @@ class Batch {
     return append_row(Op::get, key, options | option::with_state);
   }
 
-  // Two numbers kept beside a get, for the code that reads its reply; executors ignore them.
+  // A get for the bytes of the value from `first` to `last`, which count from its end where they
+  // are below 0. Where reply.number is `part_alone` the reply has these alone, else the whole
+  // value.
+  Row get_part(std::string_view key, int64_t first, int64_t last) {
+    const Row row = append_row(Op::get, key, option::part);
+    note(row, first, last);
+    return row;
+  }
+  static constexpr int64_t part_alone = 1;
+
+  // Two numbers kept beside a get, for the code that reads its reply; executors ignore them, but
+  // with option::part.
   void note(Row get, int64_t first, int64_t second = 0) {
     columns_.number[get] = first;
     columns_.expiry[get] = second;

@@ -100,6 +100,37 @@ TEST_F(ChangingValue, IsNotCopied) {
   EXPECT_EQ(value(), expected + '\0');
 }
 
+// Few bytes are copied when they are shown, so nobody looks at the value any more.
+TEST_F(ChangingValue, ChangesBehindARowThatWantsAPartOfIt) {
+  const uint64_t before = worker.copied_bytes();
+  Batch batch;
+  batch.set_bit("key", 8, true);
+  batch.get_part("key", 1, 1);
+  batch.set_bit("key", 8, false);
+  batch.get_part("key", 1, 1);
+  batch.set_range("key", long_bytes - 3, "end");
+  batch.get_part("key", -3, -1);
+  batch.set_bit("key", long_bytes * 8 - 8, true);
+  batch.get_part("key", long_bytes, long_bytes);
+  batch.set_bit("key", 9, true);
+  worker.submit(batch);
+  EXPECT_EQ(worker.copied_bytes(), before);
+  const std::string_view shown[] = {"\x80", std::string_view("\0", 1), "end", ""};
+  for (Batch::Row row = 1; row < 8; row += 2) {
+    EXPECT_EQ(batch.reply(row).status, Status::ok);
+    EXPECT_EQ(batch.reply(row).number, Batch::part_alone) << row;
+    EXPECT_EQ(batch.reply(row).value(), shown[row / 2]) << row;
+    EXPECT_EQ(batch.reply(row).version, batch.reply(row - 1).version) << row;
+  }
+  // More of it is shown where it lies.
+  batch.clear();
+  batch.get_part("key", 0, 1000);
+  EXPECT_EQ(ask(batch).number, 0);
+  EXPECT_EQ(batch.reply(0).size, long_bytes);
+  set_bit(8);
+  EXPECT_GE(copied, long_bytes);
+}
+
 TEST_F(ChangingValue, StaysAsItWasShown) {
   std::string expected = zeros;
   expected[0] = '\x80';

@@ -38,7 +38,8 @@ class DirectRows {
  public:
   // Whether a backing may answer the row.
   static ISOTHERM_INLINE bool asks(const Batch::Columns& columns, Batch::Row row) {
-    constexpr uint16_t plain = option::no_touch | option::any_type | option::no_value;
+    constexpr uint16_t plain =
+        option::no_touch | option::any_type | option::no_value | option::part;
     return columns.op[row] == Op::get && (columns.options[row] & ~plain) == 0;
   }
 

@@ -454,6 +454,14 @@ void HostExecutor::Run::share(Location location) const {
   executor.showing_->share(executor.store_.items, location);
 }
 
+bool HostExecutor::Run::show_part(Batch::Row row, Member member) const {
+  const ValueRange part =
+      ValueRange::of(columns.number[row], columns.expiry[row], member.item->value_bytes());
+  return executor.showing_ != nullptr &&
+         executor.showing_->copy_part(executor.store_.items, member.location, part,
+                                      columns.reply[row]);
+}
+
 bool HostExecutor::Run::show_held(Batch::Row row, const Backing::Stored& stored) {
   struct Copy final : Backing::Held {
     explicit Copy(std::string_view its) : value(its) {}

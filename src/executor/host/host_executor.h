@@ -135,6 +135,9 @@ class HostExecutor {
                      const Item* fresh, const Plan& plan, uint64_t version) const;
     // The value of an item that may change is looked at, until the batch is cleared.
     void share(Location location) const;
+    // The same of one that a row wants a few bytes of: these are copied, and the value is not
+    // looked at any more. False: they are too many.
+    bool show_part(Batch::Row row, Member member) const;
     // What ChangedInPlace asks of a row, and of its plan: whether it may be done in its place, and
     // which part it is then. And does it, by whoever has the lease of the writer: `part` is told,
     // null where nobody is. Throws std::bad_alloc, and then nothing has changed.

@@ -162,8 +162,10 @@ struct RowAnswers {
     if (item.away()) return get_away(run, row, member);
     Reply& reply = run.columns.reply[row];
     const bool shows_none = item.may_change() && (options & option::no_value) != 0;
-    if (item.may_change() && !shows_none) run.share(member.location);
-    show(reply, item);
+    const bool shows_part =
+        item.may_change() && (options & option::part) != 0 && run.show_part(row, member);
+    if (item.may_change() && !shows_none && !shows_part) run.share(member.location);
+    if (!shows_part) show(reply, item);
     if (shows_none) reply.data = nullptr;
     reply.location = member.location;
     if (touches(run, row)) run.executor.store_.items.touch(member.location);

@@ -39,6 +39,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/value_range.h"
 #include "executor/awaited.h"
 #include "executor/backing.h"
 #include "executor/commit_sink.h"
@@ -114,6 +115,9 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   // shows, until the batch is cleared. Where there is no memory to note it, it changes no more. Any
   // thread that answers rows of the batch.
   void share(ItemStore& items, Location location);
+  // The reply gets a copy of few bytes of such a value, which may change again at once. False:
+  // there are too many, or there is no memory for it. Likewise any thread.
+  bool copy_part(ItemStore& items, Location location, const ValueRange& part, Reply& reply);
 
   // `row`, of the batch or of the parked rows that run again, waits for `what`; null: for an
   // earlier row of its key, or for a value that the reader awaits. Any thread of those that answer

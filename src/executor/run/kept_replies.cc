@@ -1,9 +1,9 @@
 // The parts of BatchRun that keep what replies show: where the batch cannot stay in its epoch, and
 // where values may change.
+#include <cstring>
 #include <memory>
 #include <new>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "executor/run/batch_run.h"
@@ -27,8 +27,8 @@ class KeptItem final : public Backing::Held {
 };
 
 struct Copy final : Backing::Held {
-  explicit Copy(std::string_view its) : value(its) {}
-  const std::string value;
+  explicit Copy(std::string its) : value(std::move(its)) {}
+  std::string value;
 };
 
 bool lies_in_large_item(const ItemStore& items, const Reply& reply) {
@@ -76,7 +76,7 @@ void BatchRun::keep(ItemStore& items, Reply& reply, bool stays) {
   if (stays) {
     held.push_back(std::make_unique<KeptItem>(items, reply.location));
   } else {
-    auto copy = std::make_unique<Copy>(reply.value());
+    auto copy = std::make_unique<Copy>(std::string(reply.value()));
     const char* const data = copy->value.data();
     held.push_back(std::move(copy));
     reply.data = data;
@@ -95,6 +95,34 @@ void BatchRun::share(ItemStore& items, Location location) {
     return ChangingItem::fix(location);
   }
   ChangingItem::share(location);
+}
+
+// Nobody looks at the value behind it, so a row behind this one changes it where it lies.
+bool BatchRun::copy_part(ItemStore& items, Location location, const ValueRange& part,
+                         Reply& reply) {
+  constexpr uint64_t most_copied = 256;
+  if (part.bytes > most_copied) return false;
+  char* to = nullptr;
+  try {
+    auto copy = std::make_unique<Copy>(std::string(part.bytes, '\0'));
+    to = copy->value.data();
+    const std::lock_guard guard(mutex_);
+    held.push_back(std::move(copy));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  const Item& item = *items.item(location);
+  ChangingItem::share(location);
+  std::memcpy(to, item.value_data() + part.first, part.bytes);
+  reply.version = ChangingItem::version(item);
+  items.let_go(location);
+  reply.type = ValueType::string;
+  reply.flags = item.flags();
+  reply.expiry = item.expiry();
+  reply.data = to;
+  reply.size = part.bytes;
+  reply.number = Batch::part_alone;
+  return true;
 }
 
 void BatchRun::let_go_shared() {

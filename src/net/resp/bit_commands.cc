@@ -29,7 +29,8 @@ void encode_bit(const Answer& answer, const AnswerSource& source, RespWriter& wr
   const Reply& reply = source.batch.reply(answer.first_row);
   if (write_failure(reply.status.load(std::memory_order_acquire), writer)) return;
   const uint64_t bits = reply.value().size() * 8;
-  const auto bit = static_cast<uint64_t>(answer.number);
+  const bool alone = reply.number == Batch::part_alone;  // its byte
+  const auto bit = static_cast<uint64_t>(alone ? answer.number % 8 : answer.number);
   writer.integer(bit < bits ? static_cast<int64_t>(count_bits(reply.value(), bit, bit + 1)) : 0);
 }
 
@@ -255,7 +256,8 @@ void setbit(Call& call) {
 void getbit(Call& call) {
   const auto offset = parse_offset(call, call[2]);
   if (!offset) return call.error(bad_offset);
-  call.answer(encode_bit, call.batch().get(call[1]), 1, static_cast<int64_t>(*offset));
+  const auto bit = static_cast<int64_t>(*offset);
+  call.answer(encode_bit, call.batch().get_part(call[1], bit / 8, bit / 8), 1, bit);
 }
 
 void bitcount(Call& call) {

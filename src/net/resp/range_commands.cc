@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/value_range.h"
 #include "command/decimal.h"
 #include "command/lcs.h"
 #include "net/resp/handlers.h"
@@ -15,16 +16,12 @@ namespace {
 void encode_range(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
   const Reply& reply = source.batch.reply(answer.first_row);
   if (write_failure(reply.status.load(std::memory_order_acquire), writer)) return;
-  int64_t first = source.batch.columns().number[answer.first_row];
-  int64_t last = source.batch.columns().expiry[answer.first_row];
-  const auto size = static_cast<int64_t>(reply.value().size());
-  const bool backwards = first < 0 && last < 0 && first > last;
-  if (first < 0) first = std::max<int64_t>(first + size, 0);
-  if (last < 0) last = std::max<int64_t>(last + size, 0);
-  last = std::min(last, size - 1);
-  if (backwards || first > last) return writer.bulk("");
-  writer.bulk(reply, reply.value().substr(static_cast<size_t>(first),
-                                          static_cast<size_t>(last - first + 1)));
+  if (reply.number == Batch::part_alone) return writer.bulk(reply.value());
+  const Batch::Columns& columns = source.batch.columns();
+  const ValueRange range = ValueRange::of(columns.number[answer.first_row],
+                                          columns.expiry[answer.first_row], reply.size);
+  if (range.bytes == 0) return writer.bulk("");
+  writer.bulk(reply, reply.value().substr(range.first, range.bytes));
 }
 
 // What LCS answers; the answer's number holds the bits.
@@ -149,9 +146,7 @@ void getrange(Call& call) {
   int64_t first = 0;
   int64_t last = 0;
   if (!call.integer(2, &first) || !call.integer(3, &last)) return;
-  const Batch::Row row = call.batch().get(call[1]);
-  call.batch().note(row, first, last);
-  call.answer(encode_range, row);
+  call.answer(encode_range, call.batch().get_part(call[1], first, last));
 }
 
 void lcs(Call& call) {
