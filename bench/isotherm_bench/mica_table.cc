@@ -1,7 +1,5 @@
 #include "isotherm_bench/mica_table.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <bit>
 
@@ -21,7 +19,7 @@ class MicaTable::Change {
     while (
         !bucket_.version.compare_exchange_weak(version, version + 1, std::memory_order_acquire)) {
       version &= ~1u;
-      _mm_pause();
+      __builtin_ia32_pause();
     }
     std::atomic_thread_fence(std::memory_order_release);
   }
@@ -97,7 +95,7 @@ bool MicaTable::get(uint64_t hash, const uint64_t* key, uint64_t* value) const {
   for (;;) {
     const uint32_t before = bucket.version.load(std::memory_order_acquire);
     if (before % 2 != 0) {
-      _mm_pause();
+      __builtin_ia32_pause();
       continue;
     }
     const Word* const found = find(hash, key);

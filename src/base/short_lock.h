@@ -4,8 +4,6 @@
 // Threads. Any; not recursive, and not fair. Works with std::lock_guard.
 #pragma once
 
-#include <immintrin.h>
-
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -32,7 +30,7 @@ class ShortLock {
     do {
       while (lock.load(std::memory_order_relaxed) != 0) {
         if (++looks < looks_before_yield) {
-          _mm_pause();
+          __builtin_ia32_pause();
         } else {
           std::this_thread::yield();
         }

@@ -1,7 +1,5 @@
 #include "items/changing_item.h"
 
-#include <immintrin.h>
-
 #include <thread>
 
 namespace isotherm {
@@ -13,7 +11,7 @@ using Header = LargeItems::Header;
 void wait_for_writer(const std::atomic<uint32_t>& state) {
   constexpr int looks_before_yield = 64;
   for (int looks = 0; (state.load(std::memory_order_acquire) & Header::written) != 0; ++looks) {
-    looks < looks_before_yield ? _mm_pause() : std::this_thread::yield();
+    looks < looks_before_yield ? __builtin_ia32_pause() : std::this_thread::yield();
   }
 }
 
