@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/worker_pool.h"
+#include "items/worth_threads.h"
 
 namespace isotherm {
 namespace {
@@ -186,7 +187,6 @@ void DbState::wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes) {
 }
 
 DbStatus DbState::write(WritePlan::Parts parts, const WriteGroup& intents, uint32_t threads) {
-  constexpr uint64_t worth_threads = 1 << 14;
   if (DbStatus wrong = check(intents); !wrong.ok()) return wrong;
   uint64_t changes = intents.size();
   uint64_t bytes = intents.bytes();
@@ -201,7 +201,7 @@ DbStatus DbState::write(WritePlan::Parts parts, const WriteGroup& intents, uint3
   if (changes > most_changes) {
     return {DbStatus::Code::invalid, "the group has too many changes"};
   }
-  if (threads > 1 && changes + checks >= worth_threads) {
+  if (threads > 1 && changes + checks >= worth_threads(1 << 14)) {
     return write_by_threads(parts, intents, changes, bytes, threads);
   }
   std::optional<WritePlan> plan;

@@ -12,6 +12,7 @@
 #include "base/worker_pool.h"
 #include "db/db_state.h"
 #include "db/key_rows.h"
+#include "items/worth_threads.h"
 
 namespace isotherm {
 
@@ -25,7 +26,7 @@ DbStatus has_ended() { return {DbStatus::Code::invalid, "the transaction has end
 // is one.
 struct DbTransaction::State {
   static_assert(TreeRun::shards % DbRows::most_parts == 0);
-  static constexpr uint32_t worth_threads = 4096;  // rows
+  static constexpr uint32_t least_shared = worth_threads(4096);  // rows
 
   struct Part {
     explicit Part(DbState& db) : changes(group, db.tree().hash_seed()) {}
@@ -192,7 +193,7 @@ DbStatus DbTransaction::State::get_for_update(std::string_view key, std::string&
 // ---- Many rows ----
 
 WorkerPool& DbTransaction::State::pool_for(size_t rows) {
-  const uint32_t wanted = rows >= worth_threads ? threads : 1;
+  const uint32_t wanted = rows >= least_shared ? threads : 1;
   if (!pool || pool->threads() < wanted) pool.emplace(wanted);
   return *pool;
 }
@@ -201,7 +202,7 @@ WorkerPool& DbTransaction::State::pool_for(size_t rows) {
 DbTransaction::State::Lists DbTransaction::State::list(const DbRows& rows,
                                                        WorkerPool& its_pool) const {
   using Counts = std::array<size_t, DbRows::most_parts>;
-  const uint32_t pieces = rows.size() < worth_threads ? 1 : its_pool.threads();
+  const uint32_t pieces = rows.size() < least_shared ? 1 : its_pool.threads();
   const auto begin = [&](uint32_t piece) { return uint64_t{rows.size()} * piece / pieces; };
   Lists lists;
   lists.hashes.resize(rows.size());

@@ -15,6 +15,7 @@
 
 #include "isotherm/db_rows.h"
 #include "items/poison.h"
+#include "items/worth_threads.h"
 #include "models/db_fixture.h"
 #include "models/failing_memory.h"
 
@@ -39,7 +40,8 @@ std::string text_of(const std::map<std::string, std::string>& pairs) {
   return text;
 }
 
-constexpr int many = 20'000;  // worth several threads, in a call and in a commit
+// Worth several threads, in a call and in a commit.
+constexpr int many = worth_threads(20'000);
 
 TEST_F(DbTransactionTest, ManyRowsAreThoseOfAModel) {
   std::mt19937 random(3);
@@ -180,7 +182,8 @@ TEST_F(DbTransactionTest, CommitsByThreadsAreSeenWhole) {
     });
   }
   std::thread reader([&] {
-    const std::vector<std::string_view> keys{"key1", "key777", "key19999"};
+    const std::string last = "key" + std::to_string(many - 1);
+    const std::vector<std::string_view> keys{"key1", "key777", last};
     std::vector<std::string> values;
     while (!ends.load()) {
       db_->multi_get(keys, values);
@@ -200,7 +203,8 @@ TEST_F(DbTransactionTest, CommitsByThreadsAreSeenWhole) {
 // Whichever memory is missing, a commit by threads is whole or nothing, as its status says.
 TEST_F(DbTransactionTest, CommitsByThreadsThatLackMemoryAreWholeOrNothing) {
   ASSERT_TRUE(open().ok());
-  const std::vector<std::string_view> keys{"key1", "key777", "key4999", "key19999"};
+  const std::string last = "key" + std::to_string(many - 1);
+  const std::vector<std::string_view> keys{"key1", "key777", "key999", last};
   std::vector<std::string> values;
   std::string now;
   int64_t refused = 0;

@@ -10,6 +10,7 @@
 #include "base/worker_pool.h"
 #include "engine/batch_runner.h"
 #include "engine/engine_state.h"
+#include "items/worth_threads.h"
 
 namespace isotherm {
 
@@ -25,9 +26,8 @@ void BatchRunner::hash_keys(Batch& batch) {
 // Those of the rows; none where one thread runs all.
 std::vector<Batch::Span> BatchRunner::parts_of(const Batch& batch, Batch::Row first,
                                                Batch::Row end) const {
-  constexpr Batch::Row worth_threads = 4096;
   std::vector<Batch::Span> parts;
-  const bool alone = end - first < worth_threads || engine_.device != nullptr ||
+  const bool alone = end - first < worth_threads(4096) || engine_.device != nullptr ||
                      !KeyGate::has_keys(*holder_) || !KeyGate::has_all_rows(*holder_);
   if (alone) return parts;
   parts.push_back({first, end});
