@@ -323,7 +323,10 @@ bool FakeDevice::enqueue_launch(Stream stream, FakeLaunch launch) {
 }
 
 void FakeDevice::run_launch(Stream stream, const FakeLaunch& launch) {
-  const std::string error = grid_.run(launch);
+  const std::string error = [&] {
+    const FakeFrames::Unseen unseen(!frames_.look_at(launch.name));
+    return grid_.run(launch);
+  }();
   if (!error.empty()) return report(readable(launch.name) + ", " + error);
   memory_.check_gaps();
   if (lost_ || launch.ended == nullptr || launch.ended(launch.kernel.get(), launch.blocks)) return;

@@ -42,6 +42,7 @@
 #include <typeinfo>
 #include <vector>
 
+#include "fake_device/fake_frames.h"
 #include "fake_device/fake_grid.h"
 #include "fake_device/fake_host.h"
 #include "fake_device/fake_lane.h"
@@ -194,6 +195,7 @@ class FakeDevice {
   int memory_node_ = -1;
   FakeStreams streams_;
   FakeGrid grid_;
+  FakeFrames frames_;
   std::vector<std::string> errors_;
   uint64_t allocations_left_ = never;
   uint64_t launches_left_ = never;

@@ -409,5 +409,31 @@ TEST_F(FakeDevices, ServesSeveralThreads) {
   EXPECT_EQ(download(list, 1)[0], threads * rounds * lanes);
 }
 
+// Notes whether the sanitizer looks for uses of variables of functions that have returned.
+template <int>
+struct NoteLook {
+  uint32_t* at;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane&) const {
+    *at = FakeFrames::looks() ? 1 : 2;
+  }
+};
+
+TEST_F(FakeDevices, FirstLaunchesOfEachKernelAreLookedAtAndSomeThatFollow) {
+  constexpr uint32_t launches = 3 * FakeFrames::one_in;
+  auto* notes = zeros<uint32_t>(2 * launches);
+  for (uint32_t i = 0; i < launches; ++i) {
+    EXPECT_TRUE(device.launch(stream, 1, 1, NoteLook<0>{notes + 2 * i}));
+    EXPECT_TRUE(device.launch(stream, 1, 1, NoteLook<1>{notes + 2 * i + 1}));
+  }
+  const std::vector<uint32_t> noted = download(notes, 2 * launches);
+  for (uint32_t i = 0; i < 2 * launches; ++i) {
+    const uint32_t launch = i / 2;
+    const bool wanted = launch < FakeFrames::first_launches || launch % FakeFrames::one_in == 0;
+    EXPECT_EQ(noted[i], wanted && FakeFrames::looks() ? 1u : 2u) << launch;
+  }
+}
+
 }  // namespace
 }  // namespace isotherm::fake_device_test
