@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "items/poison.h"
 #include "models/gpu_items_fixture.h"
 
 namespace isotherm::gpu_items_test {
@@ -356,8 +357,8 @@ TEST_F(GpuItemsTest, ItemsThatSeveralDevicesHaveNoRoomForLieInHostMemory) {
   options_.maxmemory = 40 << 20;
   open();
   EXPECT_GE(engine_->used_memory(), options_.gpu_items_host);
-  const std::string value(2'000, 'v');
-  constexpr int keys = 2'400;
+  const std::string value(poison::sanitized ? 8'000 : 2'000, 'v');
+  constexpr int keys = poison::sanitized ? 600 : 2'400;
   std::set<std::string> names;
   for (int i = 0; i < keys; ++i) {
     const std::string key = "key" + std::to_string(i);

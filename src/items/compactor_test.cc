@@ -68,7 +68,7 @@ struct CompactorTest : ItemStoreFixture {
 };
 
 struct CappedCompactorTest : CompactorTest {
-  static constexpr uint64_t cap = (poison::sanitized ? 12 : 32) << 20;
+  static constexpr uint64_t cap = (poison::sanitized ? 6 : 32) << 20;
   CappedCompactorTest() : CompactorTest(cap) {}
 };
 
