@@ -67,7 +67,7 @@ TEST_P(CacheDatabasesTest, AllOfThemKeepTheirItems) {
 
 // Each takes its part of what the other has left.
 TEST_P(CacheDatabasesTest, TwoThatBeginAtTheSameMomentShareMemory) {
-  const auto put_one = [this](Worker& worker, uint32_t database) {
+  const auto put_one = [](Worker& worker, uint32_t database) {
     Batch batch;
     batch.select(database);
     batch.put("key", "value");

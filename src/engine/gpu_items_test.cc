@@ -480,7 +480,6 @@ TEST_F(GpuItemsTest, OptionsThatDoNotGoTogetherAreRefused) {
   refuses([](Options& options) { options.device = DeviceChoice::cpu; });
   refuses([](Options& options) { options.tree = "folder"; });
   refuses([](Options& options) { options.gpu_values = 1 << 20; });
-  refuses([](Options& options) { options.router.choice = RouterChoice::budget; });
   refuses([](Options& options) { options.maxmemory_policy = EvictionPolicy::volatile_ttl; });
   refuses([](Options& options) { options.gpu_items_host = options.maxmemory / 2 + 1; });
 }

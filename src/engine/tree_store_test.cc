@@ -117,14 +117,14 @@ class TreeStoreTest : public ::testing::TestWithParam<Behind> {
   std::unique_ptr<Worker> worker_;
 };
 
+std::string name_of(const ::testing::TestParamInfo<Behind>& test) {
+  const char* const all[] = {"Files", "Sorted", "HotFiles", "Items", "SplitItems", "HotItems"};
+  return all[static_cast<int>(test.param)];
+}
 INSTANTIATE_TEST_SUITE_P(Behind, TreeStoreTest,
                          ::testing::Values(Behind::files, Behind::sorted, Behind::hot_files,
                                            Behind::items, Behind::split_items, Behind::hot_items),
-                         [](const auto& test) {
-                           constexpr const char* names[] = {"Files", "Sorted",     "HotFiles",
-                                                            "Items", "SplitItems", "HotItems"};
-                           return std::string(names[static_cast<int>(test.param)]);
-                         });
+                         name_of);
 
 // So nobody has to wait for all keys of a group until all keys are counted.
 TEST_P(TreeStoreTest, ACountIsOfTheMomentAtWhichItBegan) {
