@@ -122,7 +122,8 @@ TEST(SplitRowStore, ExportsLongRowsAndSmallParts) {
   struct Shape {
     uint32_t devices, row_bytes, part_rows;
   };
-  for (const Shape& its : {Shape{1, 64, 2}, Shape{1, 1 << 19, 64}, Shape{2, 1 << 20, 64}}) {
+  constexpr uint32_t long_row = 5 << 16;
+  for (const Shape& its : {Shape{1, 64, 2}, Shape{1, long_row, 64}, Shape{2, long_row, 64}}) {
     FakeGpus gpus(its.devices, 1);
     const uint64_t slab = uint64_t{its.row_bytes} * 64;
     SplitRowStore<FakeDevice> store(gpus.pointers, {its.row_bytes, slab, {0, 3, 4, its.part_rows}});
