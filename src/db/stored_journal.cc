@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "base/reason_of.h"
 #include "base/worker_pool.h"
@@ -59,10 +60,10 @@ void put_parts(StoreFiller& filler, const ValueParts& parts, int64_t expiry, std
 }
 
 // For indexes of a fixed size alone, since it takes as long as reading all.
-void expect_keys(Engine& engine, const JournalReader& reader) {
+void expect_keys(Engine& engine, const JournalReader& reader, const RdbFile* base) {
   if (engine.options().index == IndexChoice::line) return;
   std::map<uint32_t, uint64_t> keys;
-  if (!reader.path_of_base().empty()) keys = RdbFile(reader.path_of_base()).items_by_database();
+  if (base != nullptr) keys = base->items_by_database();
   for (uint32_t part = 0; part < reader.parts(); ++part) {
     reader.read(part, [&](const RecordHeader& put, int64_t) { ++keys[put.database]; });
   }
@@ -70,8 +71,8 @@ void expect_keys(Engine& engine, const JournalReader& reader) {
 }
 
 // What of the base is still as it was, but for parts of some values.
-void fill_from_base(Engine& engine, const JournalReader& reader, FillTotals& totals) {
-  const RdbFile file(reader.path_of_base());
+void fill_from_base(Engine& engine, const JournalReader& reader, const RdbFile& file,
+                    FillTotals& totals) {
   const JournalBase& base = reader.manifest().base;
   if (file.sum() != base.sum || file.bytes() != base.bytes || file.last_version() != base.version) {
     throw JournalError("journal: " + reader.path_of_base() +
@@ -125,8 +126,11 @@ void fill_store(Engine& engine, const JournalReader& reader) {
   const bool erases = engine.tree() != nullptr;
   const int64_t now_ms = engine.clock().now_ms();
   const bool has_base = !reader.path_of_base().empty();
-  expect_keys(engine, reader);
-  if (has_base) fill_from_base(engine, reader, totals);
+  std::optional<RdbFile> base;
+  if (has_base) base.emplace(reader.path_of_base());
+  expect_keys(engine, reader, has_base ? &*base : nullptr);
+  if (has_base) fill_from_base(engine, reader, *base, totals);
+  base.reset();  // it may be as large as the store
   WorkerPool(reader.parts()).run(reader.parts(), [&](uint32_t part, uint32_t) {
     StoreFiller filler(engine, totals);
     const auto put_one = [&](const RecordHeader& put, int64_t expiry) {

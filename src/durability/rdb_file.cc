@@ -225,7 +225,6 @@ void RdbFile::check_items() {
     if (items_++ % items_per_part == 0) parts_.push_back(place);
     expires_ += cursor.item().expiry != no_expiry;
     const uint32_t database = cursor.item().database;
-    databases_ = std::max(databases_, database + 1);
     if (of_database == items_by_database_.end() || of_database->first != database) {
       of_database = items_by_database_.try_emplace(database).first;
     }

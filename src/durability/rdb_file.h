@@ -53,7 +53,10 @@ class RdbFile {
   const std::map<uint32_t, uint64_t>& items_by_database() const { return items_by_database_; }
   uint64_t bytes() const { return file_.text().size(); }
   uint64_t format() const { return format_; }
-  uint32_t databases() const { return databases_; }  // one more than the last that has an item
+  // One more than the last that has an item.
+  uint32_t databases() const {
+    return items_by_database_.empty() ? 0 : items_by_database_.rbegin()->first + 1;
+  }
   // No version that an item had is larger; 0 in a file that another program has written.
   uint64_t last_version() const { return last_version_; }
   // Behind which versions may go on. Those that were given behind the snapshot, and are on no disk,
@@ -91,7 +94,6 @@ class RdbFile {
   uint64_t items_ = 0;
   uint64_t expires_ = 0;
   std::map<uint32_t, uint64_t> items_by_database_;
-  uint32_t databases_ = 0;
   uint64_t last_version_ = 0;
   uint64_t sum_ = 0;
   std::vector<Place> parts_;

@@ -274,14 +274,20 @@ void Worker::submit(Batch& batch, int64_t now_ms) {
   }
 }
 
-// A run that is out may have the slot. As rows of a batch are run where nothing gates them
-// (BatchRunner::run_plain): at work, and only where the gate is not armed then.
+// A run that is out may have the slot.
+bool Worker::Impl::may_look_at_once(uint32_t database) const {
+  const HostStore& store = engine.store;
+  return out == 0 && database < store.options.databases && engine.device == nullptr &&
+         store.row_gate == nullptr;
+}
+
+// As rows of a batch are run where nothing gates them (BatchRunner::run_plain): at work, and only
+// where the gate is not armed then.
 bool Worker::get_at_once(uint32_t database, std::string_view key, std::string& value,
                          uint64_t& version) {
   Impl& impl = *impl_;
   HostStore& store = impl.engine.store;
-  if (impl.out != 0 || database >= store.options.databases) return false;
-  if (impl.engine.device != nullptr || store.row_gate != nullptr) return false;
+  if (!impl.may_look_at_once(database)) return false;
   {
     const WorkGuard guard(store.epochs, impl.runner.slot());
     Reply reply;
@@ -298,8 +304,7 @@ bool Worker::look_at_once(uint32_t database, std::string_view key, uint64_t& ver
                           int64_t& expiry) {
   Impl& impl = *impl_;
   HostStore& store = impl.engine.store;
-  if (impl.out != 0 || database >= store.options.databases || store.hot != nullptr) return false;
-  if (impl.engine.device != nullptr || store.row_gate != nullptr) return false;
+  if (!impl.may_look_at_once(database) || store.hot != nullptr) return false;
   const WorkGuard guard(store.epochs, impl.runner.slot());
   const LineIndex* const index = store.databases[database].index();
   const uint64_t hash = store.hash(key, store.seed);

@@ -46,6 +46,8 @@ struct Worker::Impl final : BatchRun::Owner {
   }
 
   bool valid(const Batch& batch) const;
+  // Whether this thread may look at an item of the database beside all batches.
+  bool may_look_at_once(uint32_t database) const;
   BatchRun* take_run(bool in_this_thread);
   void give_back(BatchRun& run);
   void let_go_of_batches();

@@ -456,7 +456,7 @@ void HostExecutor::Run::share(Location location) const {
 
 bool HostExecutor::Run::show_part(Batch::Row row, Member member) const {
   const ValueRange part =
-      ValueRange::of(columns.number[row], columns.expiry[row], member.item->value_bytes());
+      ValueRange::in_order(columns.number[row], columns.expiry[row], member.item->value_bytes());
   return executor.showing_ != nullptr &&
          executor.showing_->copy_part(executor.store_.items, member.location, part,
                                       columns.reply[row]);

@@ -39,7 +39,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/value_range.h"
+#include "command/value_range.h"
 #include "executor/awaited.h"
 #include "executor/backing.h"
 #include "executor/commit_sink.h"

@@ -101,10 +101,10 @@ void BatchRun::share(ItemStore& items, Location location) {
 bool BatchRun::copy_part(ItemStore& items, Location location, const ValueRange& part,
                          Reply& reply) {
   constexpr uint64_t most_copied = 256;
-  if (part.bytes > most_copied) return false;
+  if (part.count > most_copied) return false;
   char* to = nullptr;
   try {
-    auto copy = std::make_unique<Copy>(std::string(part.bytes, '\0'));
+    auto copy = std::make_unique<Copy>(std::string(part.count, '\0'));
     to = copy->value.data();
     const std::lock_guard guard(mutex_);
     held.push_back(std::move(copy));
@@ -113,14 +113,14 @@ bool BatchRun::copy_part(ItemStore& items, Location location, const ValueRange& 
   }
   const Item& item = *items.item(location);
   ChangingItem::share(location);
-  std::memcpy(to, item.value_data() + part.first, part.bytes);
+  std::memcpy(to, item.value_data() + part.first, part.count);
   reply.version = ChangingItem::version(item);
   items.let_go(location);
   reply.type = ValueType::string;
   reply.flags = item.flags();
   reply.expiry = item.expiry();
   reply.data = to;
-  reply.size = part.bytes;
+  reply.size = part.count;
   reply.number = Batch::part_alone;
   return true;
 }

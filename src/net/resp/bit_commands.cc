@@ -1,11 +1,11 @@
 // Commands on values as rows of bits.
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "command/bits.h"
+#include "command/value_range.h"
 #include "isotherm/bitfield.h"
 #include "net/resp/handlers.h"
 #include "net/server_state.h"
@@ -47,26 +47,19 @@ struct BitRange {
   uint64_t end;
 };
 BitRange range_of(const Answer& answer, const AnswerSource& source, std::string_view value) {
-  int64_t first = source.batch.columns().number[answer.first_row];
-  int64_t last = source.batch.columns().expiry[answer.first_row];
-  const int64_t unit = (answer.number & in_bits) != 0 ? 1 : 8;
-  const auto units = static_cast<int64_t>(value.size() * 8) / unit;
-  if (first < 0) first = std::max<int64_t>(first + units, 0);
-  if (last < 0) last = std::max<int64_t>(last + units, 0);
-  last = std::min(last, units - 1);
-  if (first > last) return {0, 0};
-  return {static_cast<uint64_t>(first * unit), static_cast<uint64_t>((last + 1) * unit)};
+  const Batch::Columns& columns = source.batch.columns();
+  const uint64_t unit = (answer.number & in_bits) != 0 ? 1 : 8;
+  const ValueRange units = ValueRange::of(
+      columns.number[answer.first_row], columns.expiry[answer.first_row], value.size() * 8 / unit);
+  return {units.first * unit, (units.first + units.count) * unit};
 }
-
-// Both are counted from the end of the value, in the wrong order: BITCOUNT then counts none,
-// whatever the length.
-bool are_backwards(int64_t first, int64_t last) { return first < 0 && last < first; }
 
 void encode_bitcount(const Answer& answer, const AnswerSource& source, RespWriter& writer) {
   const Reply& reply = source.batch.reply(answer.first_row);
   if (write_failure(reply.status.load(std::memory_order_acquire), writer)) return;
   const Batch::Columns& columns = source.batch.columns();
-  if (are_backwards(columns.number[answer.first_row], columns.expiry[answer.first_row])) {
+  if (ValueRange::are_backwards(columns.number[answer.first_row],
+                                columns.expiry[answer.first_row])) {
     return writer.integer(0);
   }
   const BitRange range = range_of(answer, source, reply.value());
@@ -113,7 +106,7 @@ const char* parse_range(const Call& call, size_t i, bool unit_last, AskedRange& 
   if (!parse(i, asked.first)) return no_integer;
   if (!unit_is_right && !unit_last) return syntax_error;
   if (!parse(i + 1, asked.last)) return no_integer;
-  if (unit_is_right || are_backwards(asked.first, asked.last)) return nullptr;
+  if (unit_is_right || ValueRange::are_backwards(asked.first, asked.last)) return nullptr;
   return syntax_error;
 }
 

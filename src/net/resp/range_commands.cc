@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "base/value_range.h"
 #include "command/decimal.h"
 #include "command/lcs.h"
+#include "command/value_range.h"
 #include "net/resp/handlers.h"
 #include "net/server_state.h"
 #include "net/text.h"
@@ -18,10 +18,10 @@ void encode_range(const Answer& answer, const AnswerSource& source, RespWriter& 
   if (write_failure(reply.status.load(std::memory_order_acquire), writer)) return;
   if (reply.number == Batch::part_alone) return writer.bulk(reply.value());
   const Batch::Columns& columns = source.batch.columns();
-  const ValueRange range = ValueRange::of(columns.number[answer.first_row],
-                                          columns.expiry[answer.first_row], reply.size);
-  if (range.bytes == 0) return writer.bulk("");
-  writer.bulk(reply, reply.value().substr(range.first, range.bytes));
+  const ValueRange range = ValueRange::in_order(columns.number[answer.first_row],
+                                                columns.expiry[answer.first_row], reply.size);
+  if (range.count == 0) return writer.bulk("");
+  writer.bulk(reply, reply.value().substr(range.first, range.count));
 }
 
 // What LCS answers; the answer's number holds the bits.
