@@ -228,7 +228,7 @@ void hits(uint64_t keys) {
                   hit_rate(reads, draw(name), [&](uint64_t key) { return lru.read(key); }) * 100,
                   hit_rate(reads, draw(name), [&](uint64_t key) { return clock.read(key); }) * 100,
                   table_hit_rate(FixedIndexKind::set, room(22), reads, draw(name)) * 100,
-                  table_hit_rate(FixedIndexKind::cuckoo, room(24.25), reads, draw(name)) * 100);
+                  table_hit_rate(FixedIndexKind::cuckoo, room(24.125), reads, draw(name)) * 100);
       std::fflush(stdout);
     }
   }

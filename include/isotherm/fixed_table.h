@@ -9,7 +9,7 @@
 // takes 27 to 29 bytes an entry at any count.
 //
 // A table that is a cache takes another index (`FixedOptions::index`): it has a fixed size, and a
-// new key that finds no room takes that of an older one. `cuckoo` takes 24.3 bytes of memory an
+// new key that finds no room takes that of an older one. `cuckoo` takes 24.1 bytes of memory an
 // entry and evicts by CLOCK, `set` takes 22 and evicts the least recently used of 16. Evictions are
 // counted; a key that was evicted is absent, and no answer is ever wrong otherwise.
 //

@@ -88,8 +88,9 @@ uint64_t CacheIndexOf<Part>::scan(uint64_t bound, const Visit& visit) const {
     number = next_with_entries(number);
     if (number == count_) return 0;
     const PartLock lock(parts_[number]);
+    const auto in_use = parts_[number].in_use();
     for (uint32_t i = 0; i < Part::entries; ++i) {
-      if (parts_[number].has(i)) found[entries++] = load_pair(&parts_[number].entry[i]);
+      if (in_use.has(i)) found[entries++] = load_pair(&parts_[number].entry[i]);
     }
   }
   for (uint32_t i = 0; i < entries; ++i) visit(found[i].first, found[i].second);
@@ -106,8 +107,9 @@ uint64_t CacheIndexOf<Part>::scan_locked(uint64_t bound, const Visit& visit,
     return next;
   }
   const PartLock lock(parts_[number]);
+  const auto in_use = parts_[number].in_use();
   for (uint32_t i = 0; i < Part::entries; ++i) {
-    if (!parts_[number].has(i)) continue;
+    if (!in_use.has(i)) continue;
     const Pair pair = load_pair(&parts_[number].entry[i]);
     if (pair.first >= bound) visit(pair.first, pair.second);
   }
@@ -122,8 +124,9 @@ bool CacheIndexOf<Part>::drain(uint32_t most_entries, const Visit& visit) {
     drained_ = next_with_entries(drained_);
     if (drained_ == count_) return false;
     const Part& its = parts_[drained_];
+    const auto in_use = its.in_use();
     for (uint32_t i = 0; i < Part::entries; ++i) {
-      if (its.has(i)) visit(its.entry[i].first, its.entry[i].second);
+      if (in_use.has(i)) visit(its.entry[i].first, its.entry[i].second);
     }
   }
   return true;

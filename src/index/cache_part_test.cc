@@ -47,8 +47,9 @@ class Fixture {
 
   std::vector<uint64_t> list() const {
     std::vector<uint64_t> all;
+    const auto in_use = part->in_use();
     for (uint32_t i = 0; i < Part::entries; ++i) {
-      if (part->has(i)) all.push_back(part->entry[i].first);
+      if (in_use.has(i)) all.push_back(part->entry[i].first);
     }
     return all;
   }
@@ -85,6 +86,95 @@ TEST(CuckooPart, FillsEveryCellAndIsEmptiedAgain) {
   EXPECT_EQ(its.tally.entries, 0);
   EXPECT_EQ(its.part->full, 0u);
   EXPECT_EQ(its.tally.evicted, 20'000 - CuckooPart::entries);
+}
+
+// A lane of a kernel, as far as a new key needs one.
+struct OneLane {
+  static uint64_t compare_exchange(uint64_t* at, uint64_t expected, uint64_t desired) {
+    return HostUnit::compare_exchange(at, expected, desired);
+  }
+  static void atomic_or(uint64_t* at, uint64_t bits) { *at |= bits; }
+};
+
+// Which entry a cell has, in use or free.
+uint32_t entry_of_cell(const CuckooPart& part, uint32_t number) {
+  const uint64_t cell = part.cell[number];
+  const auto location = static_cast<uint32_t>(cell) & 0x7fffffff;
+  return location != 0 ? location - 1 : (static_cast<uint32_t>(cell >> 32) ^ number);
+}
+
+TEST(CuckooPart, EachEntryHasOneCellWhateverWasMovedAndErased) {
+  std::mt19937_64 random(8);
+  Cuckoo its;
+  std::set<uint64_t> stored;
+  uint64_t alone = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    // Up to where cells are displaced, but nothing is evicted, and down again.
+    const bool falls = i / 1000 % 2 == 1;
+    if (!stored.empty() && (stored.size() > 460 || random() % 8 < (falls ? 5u : 2u))) {
+      const auto at = std::next(stored.begin(), static_cast<long>(random() % stored.size()));
+      EXPECT_TRUE(its.erase(*at).found);
+      stored.erase(at);
+      continue;
+    }
+    const uint64_t hash = random();
+    const CachePlace place = CuckooPart::find_place(HostUnit(), its.part.get(), hash);
+    ASSERT_FALSE(place.found);
+    if (i % 2 == 0 && CuckooPart::insert_alone<OneLane>(*its.part, {hash, 5}, place.empty)) {
+      ++alone;
+    } else {
+      its.put(hash, 5);
+    }
+    stored.insert(hash);
+  }
+  EXPECT_GT(alone, 2000u);
+  EXPECT_GT(its.tally.moved, 100u);
+  EXPECT_EQ(its.tally.evicted, 0u);
+  EXPECT_EQ(its.hashes(), stored);
+  std::set<uint32_t> entries;
+  for (uint32_t i = 0; i < CuckooPart::entries; ++i) entries.insert(entry_of_cell(*its.part, i));
+  EXPECT_EQ(entries.size(), CuckooPart::entries);
+  EXPECT_LT(*entries.rbegin(), CuckooPart::entries);
+  const auto in_use = its.part->in_use();
+  for (uint32_t i = 0; i < CuckooPart::entries; ++i) {
+    EXPECT_EQ(its.part->entry[i].first != 0, in_use.has(i)) << "a free entry with a hash";
+  }
+}
+
+// A lane that looks for another key meanwhile may meet the cell before the entry is written.
+TEST(CuckooPart, AnEntryThatIsNotWrittenYetIsNobodys) {
+  Cuckoo its;
+  const uint64_t erased = uint64_t{3} << 38 | 0x123456789;
+  its.put(erased, 5);
+  its.erase(erased);
+  const uint64_t same_signature = uint64_t{4} << 38 | 0x123456789;
+  struct LooksMeanwhile {
+    static Found& seen() {
+      static Found found{};
+      return found;
+    }
+    static CuckooPart*& part() {
+      static CuckooPart* its = nullptr;
+      return its;
+    }
+    static uint64_t compare_exchange(uint64_t* at, uint64_t expected, uint64_t desired) {
+      const uint64_t before = OneLane::compare_exchange(at, expected, desired);
+      const CachePlace place =
+          CuckooPart::find(HostUnit(), part(), uint64_t{3} << 38 | 0x123456789);
+      seen() = {place.found, place.word};
+      return before;
+    }
+    static void atomic_or(uint64_t* at, uint64_t bits) { *at |= bits; }
+  };
+  LooksMeanwhile::part() = its.part.get();
+  LooksMeanwhile::seen().found = true;
+  const CachePlace place = CuckooPart::find_place(HostUnit(), its.part.get(), same_signature);
+  EXPECT_TRUE(
+      CuckooPart::insert_alone<LooksMeanwhile>(*its.part, {same_signature, 6}, place.empty));
+  EXPECT_FALSE(LooksMeanwhile::seen().found);
+  EXPECT_EQ(its.get(same_signature).word, 6u);
+  // The hash of free entries is 0, so keys that could be taken for its key are left to the lock.
+  EXPECT_FALSE(CuckooPart::insert_alone<OneLane>(*its.part, {uint64_t{1} << 38, 7}, 0xffff));
 }
 
 // Hashes that differ only in bits that pick no bucket and are in no signature.

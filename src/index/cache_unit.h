@@ -62,6 +62,21 @@ struct CacheInsert {
   bool evicts = false;
 };
 
+// Entries of a part, a bit each.
+template <uint32_t entries>
+class EntryBits {
+ public:
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void set(uint32_t number) {
+    words_[number / 64] |= uint64_t{1} << number % 64;
+  }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool has(uint32_t number) const {
+    return (words_[number / 64] >> number % 64 & 1) != 0;
+  }
+
+ private:
+  uint64_t words_[(entries + 63) / 64] = {};
+};
+
 struct HostUnit {
   static constexpr uint32_t lanes = 1;
   static uint32_t number() { return 0; }

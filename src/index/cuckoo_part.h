@@ -1,16 +1,19 @@
 // CuckooPart: a partition of a cuckoo index: 64 buckets of 8 cells, and the 512 entries they name.
 //
-// A cell is {32-bit signature, 32-bit location}: 8 bytes, 0 where it is empty. The signature is
-// taken from the hash; the location is the number of an entry of this part, from 1 on, and its top
-// bit is CLOCK's mark, which readers set by a compare-and-swap of the cell. A key's cell is in one
-// of two buckets; the second is the first XOR a number that follows from the signature, so a cell
-// alone says where else it may lie.
+// A cell is {32-bit signature, 32-bit location}: 8 bytes. The signature is taken from the hash; the
+// location is the number of an entry of this part, from 1 on, and its top bit is CLOCK's mark,
+// which readers set by a compare-and-swap of the cell. A key's cell is in one of two buckets; the
+// second is the first XOR a number that follows from the signature, so a cell alone says where else
+// it may lie.
+//
+// There are as many entries as cells, and each empty cell has one of the entries that are free: its
+// location is 0, and the upper half is the entry's number XOR the cell's own. So nobody has to look
+// for a free entry, and zeroed memory is empty. The hash of a free entry is 0.
 //
 //   bytes 0      version, hand, which buckets are known to be full (a bit each)
-//         64     which entries are in use (a bit each)
-//         128    64 buckets of 64 bytes
-//         4224   512 entries {hash, word}
-//   24.25 bytes an entry
+//         64     64 buckets of 64 bytes
+//         4160   512 entries {hash, word}
+//   24.13 bytes an entry
 //
 // A new key takes the first of its buckets that has an empty cell, there the first one from its
 // preferred cell on, which the top bits of its signature say. Where both are full, cells are
@@ -27,7 +30,7 @@
 
 namespace isotherm {
 
-struct alignas(128) CuckooPart {
+struct alignas(64) CuckooPart {
   static constexpr uint32_t buckets = 64;
   static constexpr uint32_t cells = 8;
   static constexpr uint32_t entries = buckets * cells;
@@ -39,7 +42,6 @@ struct alignas(128) CuckooPart {
   uint32_t hand;
   uint64_t full;
   uint64_t unused[6];
-  uint64_t used[entries / 64];
   uint64_t cell[entries];  // bucket by bucket
   Pair entry[entries];
 
@@ -103,17 +105,14 @@ struct alignas(128) CuckooPart {
     for (const uint32_t bucket : spot.bucket) {
       if (plan.cell == none && has_empty_cell(unit, part, bucket, full)) {
         plan.cell = empty_cell(unit, part, bucket, spot.signature);
+        plan.entry = free_entry(Unit::load(part.cell + plan.cell), plan.cell);
       }
     }
-    if (plan.cell == none && full != ~uint64_t{0}) {
-      plan.cell = displace(unit, part, spot, full, tally);
-    }
+    if (plan.cell == none && full != ~uint64_t{0}) displace(unit, part, spot, full, tally, plan);
     plan.evicts = plan.cell == none;
     if (plan.evicts) {
       plan.cell = victim(unit, part, spot);
       plan.entry = entry_of(Unit::load(part.cell + plan.cell));
-    } else {
-      plan.entry = take_entry(unit, part, plan.cell);
     }
     return plan;
   }
@@ -146,47 +145,50 @@ struct alignas(128) CuckooPart {
   ISOTHERM_HOST_DEVICE static void erase(const Unit& unit, CuckooPart& part,
                                          const CachePlace& place) {
     if (!unit.leads()) return;
-    Unit::store(part.cell + place.cell, uint64_t{0});
+    Unit::store(part.cell + place.cell, uint64_t{place.entry ^ place.cell} << 32);
+    Unit::store(&part.entry[place.entry].first, uint64_t{0});
     Unit::store(&part.full, Unit::load(&part.full) & ~(uint64_t{1} << place.cell / cells));
-    uint64_t* used = &part.used[place.entry / 64];
-    Unit::store(used, Unit::load(used) & ~(uint64_t{1} << place.entry % 64));
   }
 
   // Puts an absent key into one of the `empty` cells of its buckets (find_place), by a lane alone
-  // and without the lock. False where others have taken them all. Other lanes put other keys
-  // meanwhile, and nobody does anything else: a cell is taken once, by a compare-and-swap, and so
-  // is an entry, by its bit. The entry is written before its cell is, so whoever finds the cell
-  // finds the entry.
+  // and without the lock. False where others have taken them all. Other lanes look for other keys
+  // and put them meanwhile, and nobody does anything else: a cell is taken once, by a
+  // compare-and-swap, and its free entry with it. Whoever finds the cell before its entry is
+  // written reads the hash 0 there, which is not the one it looks for: a key of that hash has the
+  // signature 0, and no key of that signature is put here.
   template <class Lane>
   ISOTHERM_HOST_DEVICE static bool insert_alone(CuckooPart& part, Pair pair, uint32_t empty) {
     const Spot spot = CuckooPart::spot(pair.first);
-    uint32_t number = none;
+    if (spot.signature == 0) return false;
     while (empty != 0) {
       const uint32_t which = (empty & all_cells) != 0 ? 0 : 1;
       const uint32_t here = empty >> which * cells & all_cells;
       const uint32_t bucket = which == 0 ? spot.bucket[0] : spot.bucket[1];
       const uint32_t at = bucket * cells + nearest(here, spot.signature);
-      if (number == none) {
-        number = reserve_entry<Lane>(part, at);
-        if (number == none) return false;
-        store_pair(&part.entry[number], pair);
-        Lane::fence();
-      }
-      const uint64_t cell = cell_of(spot.signature, number);
-      if (Lane::compare_exchange(part.cell + at, uint64_t{0}, cell) == 0) {
-        if ((here & (here - 1)) == 0) Lane::atomic_or(&part.full, uint64_t{1} << bucket);
-        return true;
+      // Nearly all empty cells have the entry of their own number.
+      for (uint64_t expected = 0; is_empty(expected);) {
+        const uint32_t number = free_entry(expected, at);
+        const uint64_t its =
+            Lane::compare_exchange(part.cell + at, expected, cell_of(spot.signature, number));
+        if (its == expected) {
+          store_pair(&part.entry[number], pair);
+          if ((here & (here - 1)) == 0) Lane::atomic_or(&part.full, uint64_t{1} << bucket);
+          return true;
+        }
+        expected = its;
       }
       empty &= ~(1u << (which * cells + at % cells));
     }
-    // The bit is set, so this takes away no other.
-    if (number != none) Lane::atomic_add(&part.used[number / 64], 0 - (uint64_t{1} << number % 64));
     return false;
   }
 
-  // Whether there is an entry of that number, for walks.
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool has(uint32_t number) const {
-    return (used[number / 64] >> number % 64 & 1) != 0;
+  // Which entries there are, for walks. Nothing moves meanwhile.
+  ISOTHERM_HOST_DEVICE EntryBits<entries> in_use() const {
+    EntryBits<entries> bits;
+    for (const uint64_t its : cell) {
+      if (!is_empty(its)) bits.set(entry_of(its));
+    }
+    return bits;
   }
 
 #if !defined(__CUDACC__)
@@ -222,6 +224,13 @@ struct alignas(128) CuckooPart {
   }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t entry_of(uint64_t cell) {
     return static_cast<uint32_t>(cell & (mark - 1)) - 1;
+  }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static bool is_empty(uint64_t its) {
+    return static_cast<uint32_t>(its) == 0;
+  }
+  // The entry that an empty cell has.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t free_entry(uint64_t its, uint32_t at) {
+    return (static_cast<uint32_t>(its >> 32) ^ at) % entries;
   }
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static uint32_t other_bucket(uint32_t bucket,
                                                                     uint64_t cell) {
@@ -285,7 +294,7 @@ struct alignas(128) CuckooPart {
                                                               uint64_t hash) {
     const Spot spot = CuckooPart::spot(hash);
     const auto matches = [&](uint64_t its) {
-      return its != 0 && static_cast<uint32_t>(its >> 32) == spot.signature;
+      return !is_empty(its) && static_cast<uint32_t>(its >> 32) == spot.signature;
     };
     CachePlace place;
     ISOTHERM_KEEP_ROLLED
@@ -296,7 +305,7 @@ struct alignas(128) CuckooPart {
       const ReadBucket<Unit> bucket(unit, looks ? part->cell + first : nullptr);
       uint32_t share = bucket.share(matches);
       if constexpr (with_empty) {
-        share |= bucket.share([](uint64_t its) { return its == 0; }) << cells;
+        share |= bucket.share(is_empty) << cells;
       }
       const uint32_t seen = unit.either(share);
       if constexpr (with_empty) {
@@ -334,7 +343,7 @@ struct alignas(128) CuckooPart {
   template <class Unit>
   ISOTHERM_HOST_DEVICE static uint32_t empty_cells(const Unit& unit, const CuckooPart& part,
                                                    uint32_t bucket) {
-    return mask_of(unit, part.cell + bucket * cells, [](uint64_t its) { return its == 0; });
+    return mask_of(unit, part.cell + bucket * cells, is_empty);
   }
   template <class Unit>
   ISOTHERM_HOST_DEVICE static void note_full(const Unit& unit, CuckooPart& part, uint32_t bucket) {
@@ -361,39 +370,6 @@ struct alignas(128) CuckooPart {
     if ((empty & (empty - 1)) == 0) note_full(unit, part, bucket);
     return bucket * cells + nearest(empty, signature);
   }
-  // An entry that nobody has, `wanted` if that is one, for a lane without the lock; `none`: there
-  // is none.
-  template <class Lane>
-  ISOTHERM_HOST_DEVICE static uint32_t reserve_entry(CuckooPart& part, uint32_t wanted) {
-    constexpr uint32_t words = entries / 64;
-    uint64_t bit = uint64_t{1} << wanted % 64;
-    for (uint32_t i = 0; i < words; ++i) {
-      const uint32_t word = (wanted / 64 + i) % words;
-      while (bit != 0) {
-        const uint64_t used = Lane::atomic_or(&part.used[word], bit);
-        if ((used & bit) == 0) return word * 64 + cache_internal::lowest(bit);
-        bit = ~used & (used + 1);
-      }
-      bit = 1;
-    }
-    return none;
-  }
-
-  // An entry that is not in use; there is one, since a cell is empty.
-  template <class Unit>
-  ISOTHERM_HOST_DEVICE static uint32_t take_entry(const Unit& unit, CuckooPart& part, uint32_t at) {
-    constexpr uint32_t words = entries / 64;
-    for (uint32_t i = 0;; ++i) {
-      uint64_t* word = &part.used[(at / 64 + i) % words];
-      const uint64_t used = Unit::load(word);
-      if (used == ~uint64_t{0}) continue;
-      const uint32_t bit = cache_internal::lowest(~used);
-      unit.sync();
-      if (unit.leads()) Unit::store(word, used | uint64_t{1} << bit);
-      return (at / 64 + i) % words * 64 + bit;
-    }
-  }
-
   // How a bucket was reached: by `cell` of the bucket of step `from`.
   struct Step {
     uint8_t bucket;
@@ -401,11 +377,11 @@ struct alignas(128) CuckooPart {
     uint8_t cell;
   };
 
-  // Moves cells along a path from a bucket of the key to an open one; the cell that is free then.
+  // Moves cells along a path from a bucket of the key to an open one, where there is such a path;
+  // the plan has the cell that is free then, and the entry that is.
   template <class Unit>
-  ISOTHERM_HOST_DEVICE static uint32_t displace(const Unit& unit, CuckooPart& part,
-                                                const Spot& spot, uint64_t& full,
-                                                CacheTally& tally) {
+  ISOTHERM_HOST_DEVICE static void displace(const Unit& unit, CuckooPart& part, const Spot& spot,
+                                            uint64_t& full, CacheTally& tally, CacheInsert& plan) {
     Step steps[most_steps];
     steps[0] = {static_cast<uint8_t>(spot.bucket[0]), 0xff, 0};
     steps[1] = {static_cast<uint8_t>(spot.bucket[1]), 0xff, 0};
@@ -420,7 +396,8 @@ struct alignas(128) CuckooPart {
         const uint32_t i = cache_internal::lowest(cell);
         const uint64_t its = Unit::load(&part.cell[bucket * cells + i]);
         if (!has_empty_cell(unit, part, other_bucket(bucket, its), full)) continue;
-        return move_along(unit, part, steps, at, i, tally);
+        move_along(unit, part, steps, at, i, tally, plan);
+        return;
       }
       for (uint32_t i = 0; i < cells && count < most_steps; ++i) {
         const uint32_t next = other_bucket(bucket, Unit::load(&part.cell[bucket * cells + i]));
@@ -430,23 +407,25 @@ struct alignas(128) CuckooPart {
                           static_cast<uint8_t>(i)};
       }
     }
-    return none;
   }
 
   // Every cell is copied before it is overwritten, so readers that see no change of the version
   // have met it.
   template <class Unit>
-  ISOTHERM_HOST_DEVICE static uint32_t move_along(const Unit& unit, CuckooPart& part,
-                                                  const Step* steps, uint32_t step, uint32_t cell,
-                                                  CacheTally& tally) {
+  ISOTHERM_HOST_DEVICE static void move_along(const Unit& unit, CuckooPart& part, const Step* steps,
+                                              uint32_t step, uint32_t cell, CacheTally& tally,
+                                              CacheInsert& plan) {
     uint32_t from = steps[step].bucket * cells + cell;
     uint64_t moved = Unit::load(part.cell + from);
     uint32_t to = empty_cell(unit, part, other_bucket(steps[step].bucket, moved),
                              static_cast<uint32_t>(moved >> 32));
+    plan.entry = free_entry(Unit::load(part.cell + to), to);
+    unit.sync();
     for (;;) {
       if (unit.leads()) Unit::store(part.cell + to, moved);
       ++tally.moved;
-      if (steps[step].from == 0xff) return from;
+      plan.cell = from;
+      if (steps[step].from == 0xff) return;
       to = from;
       cell = steps[step].cell;
       step = steps[step].from;
@@ -480,6 +459,6 @@ struct alignas(128) CuckooPart {
     Unit::store(cell, Unit::load(cell) & ~mark);
   }
 };
-static_assert(sizeof(CuckooPart) == 12416);
+static_assert(sizeof(CuckooPart) == 12352);
 
 }  // namespace isotherm

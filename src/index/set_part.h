@@ -122,8 +122,13 @@ struct alignas(32) SetPart {
     if (unit.leads()) set_tag<Unit>(part, place.entry, 0);
   }
 
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool has(uint32_t number) const {
-    return (tags[number / 8] >> number % 8 * 8 & 0xff) != 0;
+  // Which entries there are, for walks.
+  ISOTHERM_HOST_DEVICE EntryBits<entries> in_use() const {
+    EntryBits<entries> bits;
+    for (uint32_t i = 0; i < entries; ++i) {
+      if ((tags[i / 8] >> i % 8 * 8 & 0xff) != 0) bits.set(i);
+    }
+    return bits;
   }
 
 #if !defined(__CUDACC__)

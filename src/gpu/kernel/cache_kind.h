@@ -144,10 +144,12 @@ struct CacheScan {
     const uint64_t all = view.count * Part::entries;
     uint64_t count = 0;
     uint64_t at = bound;
+    EntryBits<Part::entries> in_use;
     for (; at < all && at - bound < lines * 8 && count < wanted && count < room.entries; ++at) {
       const Part& part = view.parts[at / Part::entries];
       const auto number = static_cast<uint32_t>(at % Part::entries);
-      if (!part.has(number)) continue;
+      if (at == bound || number == 0) in_use = part.in_use();
+      if (!in_use.has(number)) continue;
       room.hashes[count] = part.entry[number].first;
       room.values[count] = part.entry[number].second;
       ++count;

@@ -52,8 +52,9 @@ class HostCacheOf final : public HostCache {
       const HostUnit unit;
       uint32_t entries = 0;
       lock_part(unit, &part.version);
+      const auto in_use = part.in_use();
       for (uint32_t i = 0; i < Part::entries; ++i) {
-        if (part.has(i)) found[entries++] = load_pair(&part.entry[i]);
+        if (in_use.has(i)) found[entries++] = load_pair(&part.entry[i]);
       }
       unlock_part(unit, &part.version);
       for (uint32_t i = 0; i < entries; ++i) visit(unmix(found[i].first, seed_), found[i].second);
