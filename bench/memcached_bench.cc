@@ -1,17 +1,20 @@
-// Reads of memcached clients: processor time of servers per request, in rounds by turns.
+// Reads of memcached clients: requests a second, and processor time of servers per request, in
+// rounds by turns.
 //
-// Usage: memcached_bench [--tcp] [--mg] [--clients N] [--window N] [--burst N] [--rounds N]
-//                        [--seconds S] [--keys N] [--value-size N] NAME=PORT:PID NAME=PORT:PID …
+// Usage: memcached_bench [--tcp] [--mg] [--clients N] [--threads N] [--window N] [--burst N]
+//                        [--rounds N] [--seconds S] [--keys N] [--value-size N] [--patience-ms N]
+//                        NAME=PORT:PID[:UDP] NAME=PORT:PID[:UDP] …
 //
-// Each of the clients has a socket of its own, by UDP or TCP, and `window` requests for which it
-// has no reply yet; it sends the next ones together when `burst` replies have come. Requests are
-// `get`, or `mg … v`. Printed is the time of each server per request, and the median of the rounds'
-// ratios to the last server. What is lost is asked for again after a tenth of a second, and
-// counted.
-#include <arpa/inet.h>
-#include <netinet/in.h>
+// Keys are stored by TCP, at PORT, where UDP is asked, too, unless its port is another one. Each of
+// the clients (isotherm_bench/memcached_reader.h), which share the threads, has `window` requests
+// for which it has no reply yet; it sends the next ones together when `burst` replies have come.
+// Requests are `get`, or `mg … v`, every reply is compared with what it has to be, and what is lost
+// is sent again after --patience-ms, and counted. The first round warms up.
+//
+// Printed are, for each server, the medians of its rounds and, in parentheses, the medians of the
+// rounds' ratios to each server behind it; percentiles are of all rounds. What share of the
+// requests a GPU answered is from `stats` of the server.
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,222 +23,253 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <exception>
+#include <future>
 #include <memory>
 #include <random>
+#include <stdexcept>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "bench_support.h"
+#include "isotherm_bench/control.h"
+#include "isotherm_bench/memcached_reader.h"
 #include "program_flags.h"
 
 namespace {
 
-constexpr size_t header_bytes = 8;
-constexpr size_t most_at_once = 64;
-constexpr int patience_ms = 100;
+using isotherm::bench::Histogram;
+using isotherm::bench::median;
+using isotherm::bench::MemcachedReader;
+using isotherm::bench::now_ns;
+using isotherm::bench::ReaderCounts;
 
 struct Options {
-  int clients = 50;
-  int window = 1;
-  int burst = 1;
+  MemcachedReader::Load load;
+  uint32_t clients = 50;
+  uint32_t threads = 1;
   int rounds = 5;
   double seconds = 1;
-  int keys = 100'000;
-  int value_bytes = 32;
-  bool tcp = false;
-  bool mg = false;
-
-  std::string request(uint64_t key) const;
-  std::string reply(const std::string& key) const;
+  uint64_t keys = 100'000;
+  int patience_ms = 100;
 };
 
 struct Server {
   std::string name;
   uint16_t port;
+  uint16_t data_port;  // of the reads
   clockid_t clock;
-  std::vector<double> ns;  // per request, of each round
+  std::vector<double> ns = {};    // of processor time per request, of each round
+  std::vector<double> rate = {};  // requests a second
+  Histogram latency = {};
+  uint64_t answered = 0;
+  uint64_t by_gpu = 0;
+  uint64_t lost = 0;
 };
 
-[[noreturn]] void fail(const char* what) {
-  std::perror(what);
-  std::exit(1);
-}
+struct Round {
+  ReaderCounts counts;
+  uint64_t in_time = 0;  // replies before its end, after which none is asked for
+};
 
 double seconds_of(clockid_t clock) {
   timespec time{};
-  if (::clock_gettime(clock, &time) != 0) fail("the processor time of a server");
+  if (::clock_gettime(clock, &time) != 0) {
+    throw std::runtime_error("the processor time of a server cannot be read");
+  }
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-std::string key_of(uint64_t number) {
-  char key[32];
-  std::snprintf(key, sizeof key, "key:%012llu", static_cast<unsigned long long>(number));
-  return key;
+// Gets that a GPU answered, as `stats` says; 0 where it does not.
+uint64_t gets_by_gpu(const Server& server) {
+  const int socket = isotherm::bench::connect_to(server.port, SOCK_STREAM);
+  std::string stats;
+  std::array<char, 4096> bytes;
+  const bool asked = ::send(socket, "stats\r\n", 7, MSG_NOSIGNAL) == 7;
+  while (asked && !stats.ends_with("END\r\n")) {
+    const ssize_t came = ::recv(socket, bytes.data(), bytes.size(), 0);
+    if (came <= 0) break;
+    stats.append(bytes.data(), static_cast<size_t>(came));
+  }
+  ::close(socket);
+  constexpr std::string_view name = "STAT packet_gets_by_gpu ";
+  const size_t at = stats.find(name);
+  return at == std::string::npos ? 0 : std::strtoull(stats.c_str() + at + name.size(), nullptr, 10);
 }
 
-std::string Options::request(uint64_t key) const {
-  return mg ? "mg " + key_of(key) + " v\r\n" : "get " + key_of(key) + "\r\n";
-}
-
-// Replies to all keys have one length and one beginning.
-std::string Options::reply(const std::string& key) const {
-  const std::string size = std::to_string(value_bytes);
-  const std::string value = std::string(static_cast<size_t>(value_bytes), 'v') + "\r\n";
-  return mg ? "VA " + size + "\r\n" + value
-            : "VALUE " + key + " 0 " + size + "\r\n" + value + "END\r\n";
-}
-
-// One client: its socket, and what it sends.
-class Client {
+// The clients of one thread.
+class Readers {
  public:
-  Client(const Server& server, bool tcp, int events, uint32_t number)
-      : tcp_(tcp), socket_(::socket(AF_INET, tcp ? SOCK_STREAM : SOCK_DGRAM, 0)) {
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(server.port);
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (::connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof to) != 0) fail("connect");
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.u32 = number;
-    if (::epoll_ctl(events, EPOLL_CTL_ADD, socket_, &event) != 0) fail("epoll_ctl");
+  Readers(const Server& server, const Options& options, uint32_t clients, uint64_t seed)
+      : options_(options), random_(seed), events_(::epoll_create1(EPOLL_CLOEXEC)) {
+    const auto next_key = [this] { return random_() % options_.keys; };
+    for (uint32_t i = 0; i < clients; ++i) {
+      readers_.push_back(std::make_unique<MemcachedReader>(server.data_port, options.load, next_key,
+                                                           round_.counts));
+      epoll_event event{};
+      event.events = EPOLLIN;
+      event.data.ptr = readers_.back().get();
+      ::epoll_ctl(events_, EPOLL_CTL_ADD, readers_.back()->descriptor(), &event);
+    }
   }
-  ~Client() { ::close(socket_); }
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
+  ~Readers() { ::close(events_); }
+  Readers(const Readers&) = delete;
+  Readers& operator=(const Readers&) = delete;
 
-  template <class Request>
-  void send(int count, Request&& request) {
-    tcp_ ? send_bytes(count, request) : send_datagrams(count, request);
+  const Round& run() {
+    const int64_t patience = options_.patience_ms * int64_t{1'000'000};
+    const int64_t end = now_ns() + static_cast<int64_t>(options_.seconds * 1e9);
+    int64_t looked = now_ns();
+    for (const auto& reader : readers_) reader->send(looked);
+    int64_t now = looked;
+    for (; now < end; now = now_ns()) {
+      receive(true);
+      if (options_.load.tcp || now - looked < patience / 4) continue;
+      for (const auto& reader : readers_) reader->send_lost_again(now - patience, now);
+      looked = now;
+    }
+    round_.in_time = round_.counts.answered;
+    constexpr int64_t stream_patience = 10'000'000'000;
+    const int64_t last = end + (options_.load.tcp ? stream_patience : patience);
+    const auto waits = [](const auto& reader) { return reader->waits_for_replies(); };
+    while (std::ranges::any_of(readers_, waits) && now_ns() < last) receive(false);
+    if (options_.load.tcp && std::ranges::any_of(readers_, waits)) {
+      throw std::runtime_error("replies have not come");
+    }
+    return round_;
   }
-  // How many replies came, which are as `expected`, but for their keys.
-  int receive(const std::string& expected) {
-    return tcp_ ? receive_bytes(expected) : receive_datagrams(expected);
-  }
-
-  int owed = 0;  // replies that have come, and were not followed by requests
 
  private:
-  template <class Request>
-  void send_bytes(int count, Request& request) {
-    std::string all;
-    for (int i = 0; i < count; ++i) all += request();
-    if (::send(socket_, all.data(), all.size(), 0) != static_cast<ssize_t>(all.size())) {
-      fail("send");
+  void receive(bool sends) {
+    std::array<epoll_event, 64> seen;
+    constexpr int poll_ms = 10;
+    const int ready = ::epoll_wait(events_, seen.data(), static_cast<int>(seen.size()), poll_ms);
+    for (int i = 0; i < ready; ++i) {
+      auto& reader = *static_cast<MemcachedReader*>(seen[static_cast<size_t>(i)].data.ptr);
+      reader.receive(now_ns());
+      if (sends) reader.send(now_ns());
     }
-  }
-  template <class Request>
-  void send_datagrams(int count, Request& request) {
-    while (count > 0) {
-      const size_t some = std::min<size_t>(static_cast<size_t>(count), most_at_once);
-      for (size_t i = 0; i < some; ++i) {
-        texts_[i].assign(header_bytes, '\0');
-        ++id_;
-        texts_[i][0] = static_cast<char>(id_ >> 8);
-        texts_[i][1] = static_cast<char>(id_);
-        texts_[i][5] = 1;
-        texts_[i] += request();
-        note(i, texts_[i].data(), texts_[i].size());
-      }
-      const int sent = ::sendmmsg(socket_, messages_.data(), static_cast<unsigned>(some), 0);
-      if (sent <= 0) fail("sendmmsg");
-      count -= sent;
-    }
-  }
-  int receive_bytes(const std::string& expected) {
-    std::array<char, 64 << 10> bytes;
-    const ssize_t came = ::recv(socket_, bytes.data(), bytes.size(), MSG_DONTWAIT);
-    if (came <= 0) return 0;
-    if (rest_ == 0) check({bytes.data(), static_cast<size_t>(came)}, expected);
-    rest_ += static_cast<size_t>(came);
-    const size_t replies = rest_ / expected.size();
-    rest_ -= replies * expected.size();
-    return static_cast<int>(replies);
-  }
-  int receive_datagrams(const std::string& expected) {
-    for (size_t i = 0; i < most_at_once; ++i) note(i, replies_[i].data(), replies_[i].size());
-    const int came = ::recvmmsg(socket_, messages_.data(), most_at_once, MSG_DONTWAIT, nullptr);
-    for (size_t i = 0; static_cast<int>(i) < came; ++i) {
-      const std::string_view reply(replies_[i].data(), messages_[i].msg_len);
-      check(reply.substr(header_bytes), expected);
-    }
-    return std::max(came, 0);
-  }
-  void note(size_t i, char* bytes, size_t size) {
-    pieces_[i] = {bytes, size};
-    messages_[i] = {};
-    messages_[i].msg_hdr.msg_iov = &pieces_[i];
-    messages_[i].msg_hdr.msg_iovlen = 1;
-  }
-  static void check(std::string_view reply, const std::string& expected) {
-    if (reply.substr(0, 3) == expected.substr(0, 3)) return;
-    std::fprintf(stderr, "a wrong reply: %.*s\n", static_cast<int>(reply.size()), reply.data());
-    std::exit(1);
   }
 
-  const bool tcp_;
-  const int socket_;
-  uint16_t id_ = 0;
-  size_t rest_ = 0;  // bytes of a reply that is not complete
-  std::array<std::string, most_at_once> texts_;
-  std::array<std::array<char, 2048>, most_at_once> replies_;
-  std::array<mmsghdr, most_at_once> messages_;
-  std::array<iovec, most_at_once> pieces_;
+  const Options& options_;
+  std::mt19937_64 random_;
+  const int events_;
+  Round round_;
+  std::vector<std::unique_ptr<MemcachedReader>> readers_;
 };
 
-void fill(const Server& server, const Options& options) {
-  const int events = ::epoll_create1(0);
-  Client client(server, options.tcp, events, 0);
-  const std::string value(static_cast<size_t>(options.value_bytes), 'v');
-  const std::string rest = " 0 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\n";
-  for (int key = 0; key < options.keys;) {
-    const int some = std::min(options.keys - key, 16);
-    client.send(some, [&] { return "set " + key_of(static_cast<uint64_t>(key++)) + rest; });
-    for (int stored = 0; stored < some;) {
-      epoll_event event;
-      if (::epoll_wait(events, &event, 1, 5'000) <= 0) fail("a reply to a set");
-      stored += client.receive("STORED\r\n");
-    }
+// Throws what a thread has thrown.
+Round run(const Server& server, const Options& options) {
+  std::vector<std::future<Round>> threads;
+  for (uint32_t i = 0; i < options.threads; ++i) {
+    const uint32_t clients =
+        options.clients / options.threads + (i < options.clients % options.threads ? 1u : 0u);
+    threads.push_back(std::async(std::launch::async, [&server, &options, clients, i] {
+      return Readers(server, options, clients, i + 1).run();
+    }));
   }
-  ::close(events);
+  Round all;
+  for (auto& thread : threads) {
+    const Round one = thread.get();
+    all.counts.answered += one.counts.answered;
+    all.counts.lost += one.counts.lost;
+    all.counts.ns.merge(one.counts.ns);
+    all.in_time += one.in_time;
+  }
+  return all;
 }
 
-// Returns the requests that were answered; adds to those that were lost.
-uint64_t run(const Server& server, const Options& options, uint64_t& lost) {
-  const int events = ::epoll_create1(0);
-  std::vector<std::unique_ptr<Client>> clients;
-  std::mt19937_64 random(1);
-  const auto request = [&] {
-    return options.request(random() % static_cast<uint64_t>(options.keys));
-  };
-  const std::string expected = options.reply(key_of(0));
-  for (int i = 0; i < options.clients; ++i) {
-    clients.push_back(
-        std::make_unique<Client>(server, options.tcp, events, static_cast<uint32_t>(i)));
-    clients.back()->send(options.window, request);
+void measure(Server& server, const Options& options) {
+  const uint64_t by_gpu = gets_by_gpu(server);
+  const double before = seconds_of(server.clock);
+  const Round round = run(server, options);
+  const double used = seconds_of(server.clock) - before;
+  const uint64_t answered = std::max<uint64_t>(round.counts.answered, 1);
+  server.ns.push_back(used * 1e9 / static_cast<double>(answered));
+  server.rate.push_back(static_cast<double>(std::max<uint64_t>(round.in_time, 1)) /
+                        options.seconds);
+  server.latency.merge(round.counts.ns);
+  server.answered += round.counts.answered;
+  server.by_gpu += gets_by_gpu(server) - by_gpu;
+  server.lost += round.counts.lost;
+}
+
+double ratio(const std::vector<double>& of, const std::vector<double>& to) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < of.size(); ++i) ratios.push_back(of[i] / to[i]);
+  return median(ratios);
+}
+
+// Of the servers behind it.
+std::string ratios(const std::vector<Server>& servers, size_t of,
+                   std::vector<double> Server::*figure) {
+  std::string text;
+  for (size_t to = of + 1; to < servers.size(); ++to) {
+    char one[64];
+    std::snprintf(one, sizeof one, "%s%.3f of ", text.empty() ? " (" : ", ",
+                  ratio(servers[of].*figure, servers[to].*figure));
+    text += one + servers[to].name;
   }
-  const double end = seconds_of(CLOCK_MONOTONIC) + options.seconds;
-  uint64_t answered = 0;
-  std::array<epoll_event, 64> seen;
-  while (seconds_of(CLOCK_MONOTONIC) < end) {
-    const int ready = ::epoll_wait(events, seen.data(), static_cast<int>(seen.size()), patience_ms);
-    for (int i = 0; i < ready; ++i) {
-      Client& client = *clients[seen[static_cast<size_t>(i)].data.u32];
-      const int came = client.receive(expected);
-      answered += static_cast<uint64_t>(came);
-      client.owed += came;
-      if (client.owed < options.burst) continue;
-      client.send(std::exchange(client.owed, 0), request);
+  return text.empty() ? text : text + ")";
+}
+
+void print(const std::vector<Server>& servers) {
+  uint64_t lost = 0;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    const Server& server = servers[i];
+    const auto us = [&](double percent) {
+      return static_cast<double>(server.latency.percentile(percent)) / 1000;
+    };
+    std::printf("%-12s %8.0f ns a request%s, %.1f k/s%s, p50 %.0f us, p99 %.0f us",
+                server.name.c_str(), median(server.ns), ratios(servers, i, &Server::ns).c_str(),
+                median(server.rate) / 1000, ratios(servers, i, &Server::rate).c_str(), us(50),
+                us(99));
+    if (server.by_gpu != 0) {
+      std::printf(", %.1f%% by the GPU", 100.0 * static_cast<double>(server.by_gpu) /
+                                             static_cast<double>(server.answered));
     }
-    if (ready == 0 && !options.tcp) {
-      for (const auto& client : clients) client->send(options.window, request);
-      lost += static_cast<uint64_t>(options.clients * options.window);
-    }
+    std::printf("; %llu of %llu lost\n", static_cast<unsigned long long>(server.lost),
+                static_cast<unsigned long long>(server.answered));
+    lost += server.lost;
   }
-  ::close(events);
-  return answered;
+  std::printf("%llu lost\n", static_cast<unsigned long long>(lost));
+}
+
+Server server_of(const std::string& word) {
+  unsigned port = 0, udp = 0;
+  int pid = 0;
+  const size_t equals = word.find('=');
+  const int given = equals == std::string::npos
+                        ? 0
+                        : std::sscanf(word.c_str() + equals + 1, "%u:%d:%u", &port, &pid, &udp);
+  Server server{.name = word.substr(0, equals),
+                .port = static_cast<uint16_t>(port),
+                .data_port = static_cast<uint16_t>(given == 3 ? udp : port),
+                .clock = 0};
+  if (given < 2 || port > 65'535 || udp > 65'535) {
+    throw std::runtime_error("a server is NAME=PORT:PID or NAME=PORT:PID:UDP, not " + word);
+  }
+  if (::clock_getcpuclockid(pid, &server.clock) != 0) {
+    throw std::runtime_error("there is no process " + std::to_string(pid));
+  }
+  return server;
+}
+
+void bench(const Options& options, const std::vector<std::string>& names) {
+  std::vector<Server> servers;
+  for (const std::string& name : names) servers.push_back(server_of(name));
+  isotherm::bench::print_environment("memcached_bench");
+  std::printf("%u clients on %u threads, %u requests each, %u at once, %llu keys, values of %zu\n",
+              options.clients, options.threads, options.load.window, options.load.burst,
+              static_cast<unsigned long long>(options.keys), options.load.value_bytes);
+  for (const Server& server : servers) {
+    isotherm::bench::store_keys(server.port, options.keys, options.load.value_bytes);
+  }
+  for (const Server& server : servers) run(server, options);
+  for (int round = 0; round < options.rounds; ++round) {
+    for (Server& server : servers) measure(server, options);
+  }
+  print(servers);
 }
 
 }  // namespace
@@ -243,47 +277,31 @@ uint64_t run(const Server& server, const Options& options, uint64_t& lost) {
 int main(int argc, char** argv) {
   Options options;
   std::vector<std::string> names;
-  isotherm::bench::ProgramFlags flags("Processor time of servers per read of memcached clients.");
-  flags.add_switch("--tcp", options.tcp, "instead of UDP");
-  flags.add_switch("--mg", options.mg, "instead of get");
-  flags.add("--clients", options.clients);
-  flags.add("--window", options.window, "requests of a client without a reply yet");
-  flags.add("--burst", options.burst, "requests that are sent together");
-  flags.add("--rounds", options.rounds);
+  isotherm::bench::ProgramFlags flags(
+      "Requests a second, and processor time of servers per read of memcached clients.");
+  flags.add_switch("--tcp", options.load.tcp, "instead of UDP");
+  flags.add_switch("--mg", options.load.mg, "instead of get");
+  flags.add("--clients", options.clients).between(1, 10'000);
+  flags.add("--threads", options.threads, "of the clients").between(1, 1000);
+  flags.add("--window", options.load.window, "requests of a client without a reply yet")
+      .between(1, MemcachedReader::most_window);
+  flags.add("--burst", options.load.burst, "requests that are sent together")
+      .between(1, MemcachedReader::most_window);
+  flags.add("--rounds", options.rounds).between(1, 1000);
   flags.add("--seconds", options.seconds);
-  flags.add("--keys", options.keys);
-  flags.add("--value-size", options.value_bytes, "bytes");
-  flags.add_rest("servers", names, "NAME=PORT:PID each").required();
+  flags.add("--keys", options.keys).between(1, 1'000'000'000);
+  flags.add("--value-size", options.load.value_bytes, "bytes")
+      .between(1, MemcachedReader::most_value_bytes);
+  flags.add("--patience-ms", options.patience_ms, "until a request by UDP is sent again")
+      .between(1, 60'000);
+  flags.add_rest("servers", names, "NAME=PORT:PID or NAME=PORT:PID:UDP each").required();
   flags.take(argc, argv);
-  std::vector<Server> servers;
-  for (const std::string& word : names) {
-    const size_t equals = word.find('='), colon = word.find(':', equals);
-    if (colon == std::string::npos) return std::fprintf(stderr, "NAME=PORT:PID\n"), 2;
-    Server server{
-        word.substr(0, equals), static_cast<uint16_t>(std::stoi(word.substr(equals + 1))), 0, {}};
-    if (::clock_getcpuclockid(std::stoi(word.substr(colon + 1)), &server.clock) != 0) {
-      fail("the clock of a server");
-    }
-    servers.push_back(std::move(server));
+  options.load.burst = std::min(options.load.burst, options.load.window);
+  try {
+    bench(options, names);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "memcached_bench: %s\n", error.what());
+    return 1;
   }
-  for (const Server& server : servers) fill(server, options);
-  uint64_t lost = 0;
-  for (int round = 0; round < options.rounds; ++round) {
-    for (Server& server : servers) {
-      const double before = seconds_of(server.clock);
-      const uint64_t answered = run(server, options, lost);
-      server.ns.push_back((seconds_of(server.clock) - before) * 1e9 /
-                          static_cast<double>(std::max<uint64_t>(answered, 1)));
-    }
-  }
-  for (const Server& server : servers) {
-    std::vector<double> ratios;
-    for (size_t round = 0; round < server.ns.size(); ++round) {
-      ratios.push_back(server.ns[round] / servers.back().ns[round]);
-    }
-    std::printf("%-12s %8.0f ns a request, ratio %.3f\n", server.name.c_str(),
-                isotherm::bench::median(server.ns), isotherm::bench::median(ratios));
-  }
-  std::printf("%llu lost\n", static_cast<unsigned long long>(lost));
   return 0;
 }

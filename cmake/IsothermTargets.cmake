@@ -201,8 +201,9 @@ function(isotherm_add_bench)
   find_package(benchmark QUIET)
   find_package(absl QUIET)
   file(GLOB programs CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*_bench.cc")
-  # Small programs are made for who runs them, but for those that tests run (test_paper_figures.py).
-  set(tested cache_bench hot_bench)
+  # Small programs are made for who runs them, but for those that tests run (test_paper_figures.py,
+  # test_memcached_figures.py).
+  set(tested cache_bench hot_bench memcached_bench)
   add_custom_target(isotherm-bench-programs)
   if(ISOTHERM_SANITIZE)
     add_dependencies(isotherm-only-compiled isotherm-bench-programs)

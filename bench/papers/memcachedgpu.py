@@ -104,10 +104,11 @@ PRESETS = (
         NETWORK.replace("TCP", "UDP") + "; requests that get no reply are counted by the client; keys of 16 B; 500 M "
         "requests there", "load", {"server CPU": "ns a request", "dropped": "requests"},
         (Run("memcached_figures.py {programs} --rounds 3 --seconds {seconds}", (
-            Line("server CPU", r"^(?P<load>(?:UDP|TCP).*)\n(?P<name>isotherm) +(?P<y>\d+) ns", "isotherm-server", "{load}"),
-            Line("server CPU", r"^(?P<load>(?:UDP|TCP).*)\n.*\n(?P<name>memcached) +(?P<y>\d+) ns", "memcached 1.6",
+            Line("server CPU", r"^(?P<load>(?:UDP|TCP).*)\n(?:.*\n){2}(?P<name>isotherm) +(?P<y>\d+) ns", "isotherm-server",
                  "{load}"),
-            Line("dropped", r"^(?P<load>UDP.*)\n.*\n.*\n(?P<y>\d+) lost", "both", "{load}")), needs="memcached"),),
+            Line("server CPU", r"^(?P<load>(?:UDP|TCP).*)\n(?:.*\n){3}(?P<name>memcached) +(?P<y>\d+) ns", "memcached 1.6",
+                 "{load}"),
+            Line("dropped", r"^(?P<load>UDP.*)\n(?:.*\n){4}(?P<y>\d+) lost", "both", "{load}")), needs="memcached"),),
         reference="memcached 1.6", records=1_300_000, scale=0.1),
     Preset(
         "memcachedgpu-table4", "GETs beside SETs",
