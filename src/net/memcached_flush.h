@@ -20,6 +20,7 @@ class FlushTime {
 
   void set(int64_t time_ms) { time_ms_.store(time_ms, std::memory_order_release); }
 
+  bool is_set() const { return time_ms_.load(std::memory_order_relaxed) != never; }
   bool due(int64_t now_ms) const { return time_ms_.load(std::memory_order_relaxed) <= now_ms; }
   // True for the one caller who is to flush now.
   bool take_due(int64_t now_ms) {

@@ -39,6 +39,7 @@ class PacketClient {
   PacketClient(const PacketClient&) = delete;
   PacketClient& operator=(const PacketClient&) = delete;
 
+  int descriptor() const { return descriptor_; }
   void send(const std::string& text) const {
     const std::string datagram = std::string("\0\7\0\0\0\1\0\0", 8) + text;
     EXPECT_EQ(::send(descriptor_, datagram.data(), datagram.size(), 0),

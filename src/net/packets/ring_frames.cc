@@ -13,9 +13,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <span>
 #include <system_error>
-
-#include "net/packets/send_messages.h"
 
 namespace isotherm::net {
 namespace {
@@ -27,6 +26,19 @@ tpacket_block_desc& block_at(char* memory, uint32_t block) {
 }
 std::atomic_ref<uint32_t> status_of(tpacket_block_desc& block) {
   return std::atomic_ref<uint32_t>(block.hdr.bh1.block_status);
+}
+
+// What the socket does not take at once is dropped. Returns how many were.
+uint64_t send_messages(int descriptor, std::span<mmsghdr> messages) {
+  uint64_t dropped = 0;
+  while (!messages.empty()) {
+    const int sent = ::sendmmsg(descriptor, messages.data(), static_cast<unsigned>(messages.size()),
+                                MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) ++dropped;
+    messages = messages.subspan(sent > 0 ? static_cast<size_t>(sent) : 1);
+  }
+  return dropped;
 }
 
 }  // namespace

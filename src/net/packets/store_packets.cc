@@ -51,7 +51,9 @@ StorePackets::~StorePackets() = default;
 
 bool StorePackets::is_newest(uint64_t begun, std::string_view key, bool found) {
   const MemcachedShared& shared = server_.memcached;
-  if (shared.prefixes.on() || shared.flush.due(server_.clock.now_ms())) return false;
+  if (shared.prefixes.on()) return false;
+  // The clock is read for a flush alone, as this is asked for each answer.
+  if (shared.flush.is_set() && shared.flush.due(server_.clock.now_ms())) return false;
   return tree_.is_newest(begun, memcached_database, key, found);
 }
 

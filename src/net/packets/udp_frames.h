@@ -3,14 +3,15 @@
 // (net/packets/packet_server.h) runs on any network, if not at the speed of a ring.
 //
 // The kernel has checked what it delivers, so that the frames of IPv4 have no UDP checksum; IPv6
-// knows none without. System calls take up to `most_at_once` datagrams.
+// knows none without. System calls take up to `most_at_once` datagrams; replies to one client among
+// these go through the kernel together (net/udp/sending.h), so clients may get theirs in another
+// order than they asked, but each its own in order.
 //
 // Threads. One; `end` from any, signal handlers included. Limits. A reply that the socket does not
 // take at once is dropped, and counted; link-local addresses of IPv6 are not answered. Errors.
 // std::system_error where the address cannot be had.
 #pragma once
 
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -22,12 +23,14 @@
 
 #include "base/pair.h"
 #include "net/packets/frame_source.h"
+#include "net/socket_address.h"
+#include "net/udp/sending.h"
 
 namespace isotherm::net {
 
 class UdpFrames final : public FrameSource {
  public:
-  static constexpr uint32_t most_at_once = 64;
+  static constexpr uint32_t most_at_once = UdpSending::most;
 
   // A numeric address of either kind; port 0: the kernel chooses one.
   UdpFrames(const std::string& address, uint16_t port);
@@ -35,7 +38,7 @@ class UdpFrames final : public FrameSource {
   UdpFrames(const UdpFrames&) = delete;
   UdpFrames& operator=(const UdpFrames&) = delete;
 
-  uint16_t port() const { return port_; }
+  uint16_t port() const { return own_.port(); }
   uint64_t memory() const override;
   uint64_t unsent() const override { return unsent_; }
   void wait(int timeout_ms) const override;
@@ -47,31 +50,30 @@ class UdpFrames final : public FrameSource {
   void flush() override;
 
  private:
-  // As sockets have them.
-  union Address {
-    sockaddr any;
-    sockaddr_in v4;
-    sockaddr_in6 v6;
-  };
   struct Buffer {
     std::vector<Pair> memory;  // headers, then the datagram
-    Address from{};
+    SocketAddress from;
   };
   struct Reply {
     std::string datagram;
-    Address to{};
+    SocketAddress to;
   };
 
   std::string_view make_frame(Buffer& buffer, uint32_t datagram_bytes) const;
   char* datagram_of(Buffer& buffer) const;
+  void put_in_order();
+  void gather(uint32_t first, bool divides, UdpSending& sending) const;
 
   int descriptor_ = -1;
+  SocketAddress own_;
   bool v6_ = false;
-  uint16_t port_ = 0;
-  Address own_{};
+  bool divides_ = false;  // the kernel, messages
   std::vector<Buffer> buffers_ = std::vector<Buffer>(most_at_once);
+  std::array<iovec, most_at_once> pieces_;      // the places of datagrams in these
+  std::array<mmsghdr, most_at_once> messages_;  // as the kernel is to fill them
   std::vector<Reply> replies_ = std::vector<Reply>(most_at_once);
-  uint32_t waiting_ = 0;  // of the replies
+  uint32_t waiting_ = 0;                      // of the replies
+  std::array<uint64_t, most_at_once> order_;  // in which they go: of their clients, and of each
   uint64_t unsent_ = 0;
   std::atomic<bool> ended_{false};
 };

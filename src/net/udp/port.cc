@@ -1,7 +1,6 @@
 #include "net/udp/port.h"
 
 #include <netinet/in.h>
-#include <netinet/udp.h>
 #include <poll.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include "base/hash.h"
 #include "net/memcached/protocol.h"
 #include "net/udp/sending.h"
+#include "net/udp/socket_options.h"
 #include "net/udp/trust.h"
 
 namespace isotherm::net {
@@ -43,22 +43,12 @@ int bind_to(const SocketAddress& address) {
   const int descriptor = ::socket(address.family(), kind, 0);
   if (descriptor >= 0 && (!address.is_v6() || turn_on(descriptor, IPPROTO_IPV6, IPV6_V6ONLY)) &&
       bind_shared(descriptor, address)) {
-    // Bursts wait in this buffer, which the system may keep smaller.
-    const int buffer_bytes = 4 << 20;
-    ::setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes);
-    ::setsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof buffer_bytes);
+    make_room_for_bursts(descriptor);
     return descriptor;
   }
   const int why = errno;
   if (descriptor >= 0) ::close(descriptor);
   throw std::system_error(why, std::system_category(), "bind");
-}
-
-// Whether the kernel divides what is sent into datagrams.
-bool divides_messages(int descriptor) {
-  int segment = 0;
-  socklen_t size = sizeof segment;
-  return ::getsockopt(descriptor, IPPROTO_UDP, UDP_SEGMENT, &segment, &size) == 0;
 }
 
 }  // namespace
@@ -406,8 +396,7 @@ size_t UdpPort::gather(Exchange& exchange, bool divides, UdpSending& sending) {
 // The first of them is of the exchange at `done`. Returns how many exchanges at the front have all
 // of their replies sent.
 size_t UdpPort::note_sent(const UdpSending& sending, size_t messages, size_t done) {
-  size_t sent = 0;
-  for (size_t i = 0; i < messages; ++i) sent += sending.messages[i].datagrams;
+  const size_t sent = sending.datagrams_of(messages);
   for (size_t i = 0; i < sent; ++i) {
     Exchange& exchange = *unsent_[done];
     counters_.sent.add();
@@ -435,8 +424,8 @@ void UdpPort::send() {
       for (; done < ended; ++done) free(*unsent_[done]);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       full_ = true;
-    } else if (sending.messages[0].datagrams > 1 && (errno == EINVAL || errno == EIO)) {
-      divides = false;  // not on this way: a link may be too narrow for a datagram
+    } else if (sending.cannot_be_divided(errno)) {
+      divides = false;
     } else if (errno != EINTR) {
       // Its address cannot be reached, or an earlier one could not.
       counters_.unsent.add();

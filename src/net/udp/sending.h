@@ -7,7 +7,8 @@
 //   datagrams  [ a 60 | a 60 | a 41 | a 60 | b 60 | b 60 ]
 //   messages   [ a: 3, of 60        | a: 1 | b: 2, of 60 ]
 //
-// A datagram is a header here and pieces of an output, which stay where they are until it is sent.
+// A datagram is pieces of memory, which stay where they are until it is sent; its header may be
+// here.
 //
 // Threads. Belongs to one loop; lives on its stack.
 #pragma once
@@ -18,6 +19,7 @@
 #include <sys/uio.h>
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -47,6 +49,18 @@ class UdpSending {
     if (!joins || !join(to, size)) begin(to, size, first_piece);
     headers[message_count - 1].msg_hdr.msg_iovlen += piece_count - first_piece;
     bytes[count++] = reply_bytes;
+  }
+
+  // Of so many messages at the front.
+  size_t datagrams_of(size_t some) const {
+    size_t datagrams = 0;
+    for (size_t i = 0; i < some; ++i) datagrams += messages[i].datagrams;
+    return datagrams;
+  }
+  // Whether the first message was refused since it is of several datagrams, which have to be sent
+  // one by one: a link may be too narrow for one.
+  bool cannot_be_divided(int error) const {
+    return messages[0].datagrams > 1 && (error == EINVAL || error == EIO);
   }
 
   std::array<mmsghdr, most> headers;
