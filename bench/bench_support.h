@@ -10,6 +10,7 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -19,6 +20,7 @@
 #include <fstream>
 #include <new>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -42,16 +44,25 @@ inline double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Until the threads of this process rest, such as those that merge files: what a system still does
-// for an earlier load is not time of the next one. Goes on after a minute all the same.
-inline void wait_until_quiet() {
+// What a clock shows, such as that of the processor time of a process.
+inline double seconds_of(clockid_t clock) {
+  timespec time{};
+  if (clock_gettime(clock, &time) != 0) {
+    throw std::system_error(errno, std::generic_category(), "a clock of processor time");
+  }
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// Until the threads of a process rest, such as those that merge files: what a system still does for
+// an earlier load is not time of the next one. Goes on after a minute all the same.
+inline void wait_until_quiet(clockid_t of_process = CLOCK_PROCESS_CPUTIME_ID) {
   constexpr auto look = std::chrono::milliseconds(200);
   constexpr int most_looks = 300;
   constexpr double rests = 0.04;  // seconds of all processors, of each look
   for (int i = 0; i < most_looks; ++i) {
-    const std::clock_t before = std::clock();
+    const double before = seconds_of(of_process);
     std::this_thread::sleep_for(look);
-    if (static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC < rests) return;
+    if (seconds_of(of_process) - before < rests) return;
   }
 }
 

@@ -43,6 +43,7 @@ using isotherm::bench::median;
 using isotherm::bench::MemcachedReader;
 using isotherm::bench::now_ns;
 using isotherm::bench::ReaderCounts;
+using isotherm::bench::seconds_of;
 
 struct Options {
   MemcachedReader::Load load;
@@ -71,14 +72,6 @@ struct Round {
   ReaderCounts counts;
   uint64_t in_time = 0;  // replies before its end, after which none is asked for
 };
-
-double seconds_of(clockid_t clock) {
-  timespec time{};
-  if (::clock_gettime(clock, &time) != 0) {
-    throw std::runtime_error("the processor time of a server cannot be read");
-  }
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 // Gets that a GPU answered, as `stats` says; 0 where it does not.
 uint64_t gets_by_gpu(const Server& server) {
@@ -184,8 +177,10 @@ void measure(Server& server, const Options& options) {
   const double before = seconds_of(server.clock);
   const Round round = run(server, options);
   const double used = seconds_of(server.clock) - before;
-  const uint64_t answered = std::max<uint64_t>(round.counts.answered, 1);
-  server.ns.push_back(used * 1e9 / static_cast<double>(answered));
+  if (round.counts.answered == 0) {
+    throw std::runtime_error(server.name + " has answered nothing in a round");
+  }
+  server.ns.push_back(used * 1e9 / static_cast<double>(round.counts.answered));
   server.rate.push_back(static_cast<double>(std::max<uint64_t>(round.in_time, 1)) /
                         options.seconds);
   server.latency.merge(round.counts.ns);
@@ -265,6 +260,7 @@ void bench(const Options& options, const std::vector<std::string>& names) {
   for (const Server& server : servers) {
     isotherm::bench::store_keys(server.port, options.keys, options.load.value_bytes);
   }
+  for (const Server& server : servers) isotherm::bench::wait_until_quiet(server.clock);
   for (const Server& server : servers) run(server, options);
   for (int round = 0; round < options.rounds; ++round) {
     for (Server& server : servers) measure(server, options);
