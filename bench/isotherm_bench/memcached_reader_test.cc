@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace isotherm::bench {
+namespace isotherm::bench::memcached_reader_test {
 namespace {
 
 class MemcachedReaderTest : public ::testing::Test {
@@ -114,4 +114,4 @@ TEST_F(MemcachedReaderTest, EachRequestOfASlotHasAnIdOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace isotherm::bench
+}  // namespace isotherm::bench::memcached_reader_test
