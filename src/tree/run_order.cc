@@ -1,7 +1,11 @@
 #include "tree/run_order.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <iterator>
+#include <memory>
+#include <new>
 #include <utility>
 
 #include "base/worker_pool.h"
@@ -52,20 +56,65 @@ RunOrder::RunOrder(const RunOrder& before, std::vector<RunPlace> more, bool whol
   if (!more.empty()) pieces_.push_back(std::make_shared<const RunPiece>(std::move(more)));
 }
 
-// Parts are sorted side by side, then merged by pairs, then pairs of pairs.
-void sort_places(std::vector<RunPlace>& places, WorkerPool& pool) {
-  if (pool.threads() == 1) return std::sort(places.begin(), places.end());
-  constexpr uint32_t parts = 16;
-  const auto at = [&](uint32_t part) {
-    return places.begin() + static_cast<ptrdiff_t>(places.size() * part / parts);
+namespace {
+
+constexpr uint32_t parts = 64;  // of the order, and as many pieces of what is to be sorted
+constexpr size_t worth_parts = 1 << 14;
+
+// The first places of all parts but the first, by a sample, so that parts are about as long.
+std::vector<RunPlace> cuts_of(std::span<const RunPlace> places) {
+  constexpr size_t samples_a_part = 32;
+  const size_t apart = places.size() / (parts * samples_a_part);
+  std::vector<RunPlace> sample;
+  for (size_t i = 0; i < parts * samples_a_part; ++i) sample.push_back(places[i * apart]);
+  std::sort(sample.begin(), sample.end());
+  std::vector<RunPlace> cuts;
+  for (size_t part = 1; part < parts; ++part) cuts.push_back(sample[part * samples_a_part]);
+  return cuts;
+}
+
+// False: there is no memory for a second copy.
+bool sort_by_parts(std::span<RunPlace> places, WorkerPool& pool) {
+  const size_t size = places.size();
+  const std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[size * sizeof(RunPlace)]);
+  const std::unique_ptr<uint8_t[]> part_of(new (std::nothrow) uint8_t[size]);
+  if (memory == nullptr || part_of == nullptr) return false;
+  auto* const moved = reinterpret_cast<RunPlace*>(memory.get());
+  const std::vector<RunPlace> cuts = cuts_of(places);
+  const auto each_of = [&](uint32_t piece, auto&& what) {
+    for (size_t i = size * piece / parts; i < size * (piece + 1) / parts; ++i) what(i);
   };
-  pool.run(parts, [&](uint32_t part, uint32_t) { std::sort(at(part), at(part + 1)); });
-  for (uint32_t width = 1; width < parts; width *= 2) {
-    pool.run(parts / (2 * width), [&](uint32_t piece, uint32_t) {
-      const uint32_t first = piece * 2 * width;
-      std::inplace_merge(at(first), at(first + width), at(first + 2 * width));
+  // How many places of a piece go to a part; then where the next of them goes.
+  std::vector<std::array<size_t, parts>> next(parts);
+  pool.run(parts, [&](uint32_t piece, uint32_t) {
+    each_of(piece, [&](size_t i) {
+      const auto cut = std::upper_bound(cuts.begin(), cuts.end(), places[i]);
+      part_of[i] = static_cast<uint8_t>(cut - cuts.begin());
+      ++next[piece][part_of[i]];
     });
+  });
+  std::array<size_t, parts + 1> begins{};
+  size_t before = 0;
+  for (uint32_t part = 0; part < parts; ++part) {
+    for (auto& of_piece : next) before += std::exchange(of_piece[part], before);
+    begins[part + 1] = before;
   }
+  pool.run(parts, [&](uint32_t piece, uint32_t) {
+    each_of(piece,
+            [&](size_t i) { ::new (&moved[next[piece][part_of[i]]++]) RunPlace(places[i]); });
+  });
+  pool.run(parts, [&](uint32_t part, uint32_t) {
+    std::sort(moved + begins[part], moved + begins[part + 1]);
+    std::copy(moved + begins[part], moved + begins[part + 1], &places[begins[part]]);
+  });
+  return true;
+}
+
+}  // namespace
+
+void sort_places(std::span<RunPlace> places, WorkerPool& pool) {
+  const bool by_parts = pool.threads() > 1 && places.size() >= worth_parts;
+  if (!by_parts || !sort_by_parts(places, pool)) std::sort(places.begin(), places.end());
 }
 
 }  // namespace isotherm

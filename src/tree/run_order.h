@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -73,6 +74,8 @@ class RunOrder {
   Pieces pieces_;
 };
 
-void sort_places(std::vector<RunPlace>& places, WorkerPool& pool);
+// By all threads of the pool where there is enough to do, and memory for a second copy. Throws
+// std::bad_alloc, and then nothing has changed.
+void sort_places(std::span<RunPlace> places, WorkerPool& pool);
 
 }  // namespace isotherm

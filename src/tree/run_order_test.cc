@@ -74,6 +74,28 @@ TEST(RunOrder, FindsAndMergesWhatCame) {
   }
 }
 
+TEST(RunOrder, SortsManyPlacesByParts) {
+  std::mt19937 random(3);
+  WorkerPool pool(3);
+  for (const bool alike : {false, true}) {
+    std::deque<std::string> keys;
+    std::deque<RunEntry> entries;
+    std::vector<RunPlace> places;
+    for (int i = 0; i < 40'000; ++i) {
+      // Heads that all agree, or nearly none.
+      const std::string number = std::to_string(random());
+      const std::string& key = keys.emplace_back(alike ? "0123456789abcdef" + number : number);
+      places.emplace_back(entries.emplace_back(key, 0));
+    }
+    std::vector<RunPlace> expected = places;
+    std::stable_sort(expected.begin(), expected.end());
+    sort_places(places, pool);
+    for (size_t i = 0; i < places.size(); ++i) {
+      ASSERT_EQ(places[i].entry->key(), expected[i].entry->key()) << i << (alike ? " alike" : "");
+    }
+  }
+}
+
 // Keys that could not be sorted in are, when somebody asks again.
 TEST(RunOrder, LosesNoKeyWhereThereIsNoMemory) {
   bool failed = true;

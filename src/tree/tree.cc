@@ -242,14 +242,14 @@ void Tree::put(const ItemChange& change) {
     count = (count & ((uint64_t{1} << run_at) - 1)) | active_number_ << run_at;
   }
   changes.store(count, std::memory_order_release);
-  if (active_->bytes() > options_.run_bytes && !seals_.load(std::memory_order_relaxed)) {
+  if (is_full(*active_) && !seals_.load(std::memory_order_relaxed)) {
     seals_.store(true, std::memory_order_relaxed);
   }
 }
 
 void Tree::flushed(uint32_t database, uint64_t version, uint64_t token) {
   raise_to(shard_locks_.front().last_version, version);
-  seal(database);
+  seal(Seals::always, database);
   flushes_.fetch_add(1, std::memory_order_acq_rel);
   if (next_ != nullptr) next_->flushed(database, version, next_token(token));
 }
@@ -293,7 +293,7 @@ Awaited* Tree::end(uint64_t token, bool wrote) {
     inner = wrote ? next_->ends(next_token(token)) : next_->ends_reads(next_token(token));
   }
   running_here(token).fetch_sub(1, std::memory_order_seq_cst);
-  if (seals_.load(std::memory_order_relaxed) && seals_.exchange(false)) seal_if_possible();
+  if (seals_.load(std::memory_order_relaxed)) seal_if_possible(Seals::if_wanted);
   if (inner != nullptr) inner_.store(inner, std::memory_order_release);
   const bool waits = wrote && is_crowded() && !failing_.load(std::memory_order_relaxed);
   return waits ? this : inner;

@@ -271,12 +271,17 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   TreeRun::Found find_in_runs(std::string_view key, uint64_t hash, uint32_t database,
                               std::string& value) const;
   Awaited* end(uint64_t token, bool wrote);
+  bool is_full(const TreeRun& run) const { return run.bytes() > options_.run_bytes; }
   bool is_crowded() const { return waiting_runs_.load(std::memory_order_acquire) >= most_runs; }
 
   void note(const ItemChange& change, const ChangedPart* part);
   void put(const ItemChange& change);
-  void seal(std::optional<uint32_t> flushed_database = {});
-  void seal_if_possible();
+  // if_wanted: of the threads that have seen that a run is full one seals it, and the others not
+  // the next one, which has hardly begun.
+  enum class Seals : uint8_t { always, if_wanted };
+  void seal(Seals when = Seals::always, std::optional<uint32_t> flushed_database = {});
+  void seal_if_possible(Seals when = Seals::always);
+  void make_spare(const TreeRun& before);
   void work();
   uint64_t last_sealed() const;  // run, by its number
   std::shared_ptr<TreeRun> oldest();
@@ -364,6 +369,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   // Of the shards of all runs, and, all of them together, of the two that follow.
   mutable TreeRun::Locks shard_locks_;
   std::shared_ptr<TreeRun> active_;
+  std::shared_ptr<TreeRun> spare_;                       // null, or the run that comes next
   std::array<TreeRun::Places, TreeRun::shards> places_;  // of the active run
   uint64_t active_number_ = 1;
   Runs sealed_;  // the oldest first
@@ -375,7 +381,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::atomic<size_t> waiting_runs_{0};
   std::atomic<uint64_t> taken_in_{0};     // the number of the last run that was
   std::atomic<uint64_t> flushed_run_{0};  // and of the last that a flush has begun
-  std::atomic<bool> seals_{false};        // the active run is large enough
+  std::atomic<bool> seals_{false};        // the active run is large enough; unset with all locks
 
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable wake_;

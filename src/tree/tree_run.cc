@@ -1,6 +1,7 @@
 #include "tree/tree_run.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <new>
 #include <type_traits>
@@ -17,7 +18,18 @@ constexpr size_t most_doublings = 7;
 constexpr uint64_t kept_bytes = 48;
 constexpr size_t worth_threads = 4096;  // places to be sorted
 
+// At the least; a quarter of them stays free.
+constexpr size_t slots_for(size_t keys) { return keys + (keys + 2) / 3; }
+
 }  // namespace
+
+// Its shards have about as many keys each.
+TreeRun::TreeRun(const TreeRun& before, uint32_t threads) {
+  const size_t keys = before.shards_.front().keys;
+  first_slots_ = std::bit_ceil(slots_for(keys + keys / 8));
+  WorkerPool pool(threads);
+  pool.run(shards, [&](uint32_t i, uint32_t) { shards_[i].slots.resize(first_slots_); });
+}
 
 char* TreeRun::take(Shard& shard, uint64_t bytes) {
   if (bytes > shard.left) {
@@ -52,7 +64,10 @@ void TreeRun::grow(Shard& shard) {
 // run knows nothing of the key.
 RunEntry* TreeRun::make_entry(Shard& shard, uint64_t hash, std::string_view key, uint32_t room) {
   static_assert(std::is_trivially_destructible_v<RunEntry>);
-  if (shard.keys >= shard.slots.size() / 4 * 3) grow(shard);
+  if (shard.keys == 0) {
+    bytes_.fetch_add(shard.slots.size() * sizeof(Slot), std::memory_order_relaxed);
+  }
+  if (slots_for(shard.keys + 1) > shard.slots.size()) grow(shard);
   char* const copy = take(shard, key.size() + sizeof(RunEntry) + alignof(RunEntry) + room);
   std::memcpy(copy, key.data(), key.size());
   const auto end = reinterpret_cast<uintptr_t>(copy + key.size());
@@ -153,7 +168,9 @@ std::vector<TreeEntry> TreeRun::all(bool in_order, uint32_t threads) const {
   pool.run(shards, [&](uint32_t i, uint32_t) { collect(shards_[i], places.data() + begins[i]); });
   if (in_order) sort_places(places, pool);
   pool.run(shards, [&](uint32_t i, uint32_t) {
+    constexpr size_t places_ahead = 16;  // in order, entries lie anywhere
     for (size_t at = begins[i]; at < begins[i + 1]; ++at) {
+      __builtin_prefetch(places[std::min(at + places_ahead, places.size() - 1)].entry);
       const RunEntry& entry = *places[at].entry;
       all[at] = {entry.key(), entry.at_moment(RunEntry::latest).value};
     }

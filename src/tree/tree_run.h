@@ -40,6 +40,12 @@ namespace isotherm {
 class TreeRun {
  public:
   static constexpr uint32_t shards = 64;
+
+  TreeRun() = default;
+  // With tables of the size that it will want if it becomes as `before`, a sealed run, made by
+  // several threads: where tables grow, all who put wait for one shard after the other. Throws
+  // std::bad_alloc.
+  TreeRun(const TreeRun& before, uint32_t threads);
   // Of the shards, their owner's. Beside each, so that it comes with it: no version that its shards
   // were told of is larger.
   struct alignas(64) Lock : ShortLock {
@@ -92,7 +98,10 @@ class TreeRun {
   // Of a sealed run: all, in the order of the keys, or in any. By several threads.
   std::vector<TreeEntry> all(bool in_order, uint32_t threads) const;
 
+  // Tables count from the first key of their shard on.
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  // Of tables that it was made with.
+  uint64_t first_bytes() const { return first_slots_ * shards * sizeof(Slot); }
   bool empty() const { return bytes() == 0 && flushed.empty(); }
 
   // The journal's records before this segment are of changes in older runs.
@@ -134,6 +143,7 @@ class TreeRun {
   void grow(Shard& shard);
   char* take(Shard& shard, uint64_t bytes);
 
+  size_t first_slots_ = 0;  // of a shard
   mutable std::array<Shard, shards> shards_;
   mutable std::atomic<uint64_t> bytes_{0};
   std::atomic<bool> sealed_{false};

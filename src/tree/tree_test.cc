@@ -125,6 +125,49 @@ class TreeTest : public ::testing::Test {
   std::unique_ptr<Tree> tree_;
 };
 
+// That a run is full is seen by many threads, of which one seals it.
+TEST_F(TreeTest, NoRunIsSealedThatHasHardlyBegun) {
+  constexpr uint32_t batches = 320;
+  constexpr uint32_t rows = 500;
+  std::atomic<uint64_t> version{0};
+  const auto run_batch = [&](const std::string& name) {
+    alignas(8) char memory[256];
+    Batch batch;
+    batch.put(name, {});
+    const CommitSink::Begun begun = tree_->begins(batch);
+    for (uint32_t row = 0; row < rows; ++row) {
+      const std::string key = name + std::to_string(row);
+      Item* const item = Item::create(memory, {.key = key});
+      item->set_version(++version);
+      tree_->changed({ItemChange::Reason::request, 0, key, tree_->hash_of(0, key), nullptr, item,
+                      no_expiry, item->version(), begun.token});
+    }
+    if (Awaited* const what = tree_->ends(begun.token)) {
+      Told told;
+      what->begin(told);
+      told.wait();
+    }
+  };
+  const auto runs_by = [&](uint32_t threads) {
+    open(1 << 20);
+    const uint64_t before = tree_->stats().ingested;
+    std::vector<std::thread> all;
+    for (uint32_t thread = 0; thread < threads; ++thread) {
+      all.emplace_back([&, thread] {
+        for (uint32_t i = thread; i < batches; i += threads) {
+          run_batch(std::to_string(threads) + " " + std::to_string(i) + " ");
+        }
+      });
+    }
+    for (std::thread& thread : all) thread.join();
+    EXPECT_TRUE(tree_->flush());
+    return tree_->stats().ingested - before;
+  };
+  const uint64_t by_one = runs_by(1);
+  EXPECT_GT(by_one, 10u);
+  EXPECT_LE(runs_by(8), by_one + by_one / 4);
+}
+
 TEST_F(TreeTest, TheNewestChangeIsShownWhereverItLies) {
   change("key", "one");
   EXPECT_EQ(look("key"), "one");

@@ -31,12 +31,14 @@ Tree::~Tree() {
 }
 
 // Throws std::bad_alloc, and then nothing has changed.
-void Tree::seal(std::optional<uint32_t> flushed_database) {
+void Tree::seal(Seals when, std::optional<uint32_t> flushed_database) {
   {
     const AllShards guard(shard_locks_);
+    if (when == Seals::if_wanted && !seals_.load(std::memory_order_relaxed)) return;
     // A run with flushes alone can begin with one more of them.
     if (flushed_database ? active_->bytes() != 0 : !active_->empty()) {
-      auto next = std::make_shared<TreeRun>();
+      auto next = is_full(*active_) && spare_ != nullptr ? std::exchange(spare_, nullptr)
+                                                         : std::make_shared<TreeRun>();
       sealed_.push_back(active_);
       active_->seal();
       active_ = std::move(next);
@@ -44,6 +46,7 @@ void Tree::seal(std::optional<uint32_t> flushed_database) {
       active_->begins_with = segment_;
       waiting_runs_.store(sealed_.size(), std::memory_order_release);
     }
+    seals_.store(false, std::memory_order_relaxed);
     if (flushed_database) {
       note_held();
       active_->flushed.insert(*flushed_database);
@@ -55,12 +58,24 @@ void Tree::seal(std::optional<uint32_t> flushed_database) {
 }
 
 // Where there is no memory it is for another time.
-void Tree::seal_if_possible() {
+void Tree::seal_if_possible(Seals when) {
   try {
-    seal();
+    seal(when);
   } catch (const std::bad_alloc&) {
     seals_.store(true, std::memory_order_relaxed);
   }
+}
+
+// The run that comes next, where runs become full; where they do not, the last one goes.
+void Tree::make_spare(const TreeRun& before) {
+  std::shared_ptr<TreeRun> spare;
+  try {
+    if (is_full(before)) spare = std::make_shared<TreeRun>(before, options_.writers);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  const AllShards guard(shard_locks_);  // gone before what it takes out
+  spare_.swap(spare);
 }
 
 uint64_t Tree::last_sealed() const {
@@ -130,6 +145,7 @@ void Tree::work() {
 // who waits for it would wait for ever.
 bool Tree::work_on(const std::shared_ptr<TreeRun>& run) {
   std::string problem;
+  make_spare(*run);
   wait_for_memory([&] { problem = try_to_take_in(run); });
   wait_for_memory([&] {
     note_error(problem);
@@ -410,7 +426,7 @@ void Tree::count_memory(bool asks_files) {
   uint64_t sum = other_memory();
   {
     const AllShards guard(shard_locks_);
-    sum += active_->bytes();
+    sum += active_->bytes() + (spare_ != nullptr ? spare_->first_bytes() : 0);
     for (const auto& run : sealed_) sum += run->bytes();
     for (const auto& held : held_runs_) {
       if (const auto run = held.lock(); run != nullptr) sum += run->bytes();
