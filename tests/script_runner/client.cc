@@ -19,6 +19,9 @@ constexpr int deadline_ms = 120'000;
 constexpr size_t single_bytes_at_start = 600;
 constexpr size_t single_bytes_at_end = 40;
 constexpr size_t middle_piece = 1021;
+// Of what is longer than this all parts behind it are alike, and come in larger pieces.
+constexpr size_t small_pieces_end = 64 << 10;
+constexpr size_t large_piece = 16381;
 
 }  // namespace
 
@@ -47,7 +50,8 @@ bool Client::send(std::string_view bytes, Cut cut) {
   while (at < bytes.size()) {
     const bool single = at < single_bytes_at_start || at + single_bytes_at_end >= bytes.size();
     const size_t left = bytes.size() - at;
-    const size_t size = single ? 1 : std::min(middle_piece, left - single_bytes_at_end);
+    const size_t piece = at < small_pieces_end ? middle_piece : large_piece;
+    const size_t size = single ? 1 : std::min(piece, left - single_bytes_at_end);
     if (!send_piece(bytes.substr(at, size))) return false;
     at += size;
   }

@@ -55,12 +55,13 @@ void unescape_until(std::optional<char> stop, std::string_view text, size_t& at,
   }
 }
 
-std::string expand_one(std::string_view body, const Variables& variables) {
+void expand_one(std::string_view body, const Variables& variables, std::string& result) {
   const size_t star = body.rfind('*');
   if (star == std::string_view::npos) {
     const auto found = variables.find(body);
     if (found == variables.end()) throw ScriptError("unknown variable " + std::string(body));
-    return found->second;
+    result += found->second;
+    return;
   }
   size_t count = 0;
   const auto digits = body.substr(star + 1);
@@ -69,18 +70,18 @@ std::string expand_one(std::string_view body, const Variables& variables) {
     throw ScriptError("bad count in ${" + std::string(body) + "}");
   }
   const std::string_view text = body.substr(0, star);
-  if (text.size() == 1) return std::string(count, text.front());
-  std::string result;
-  result.reserve(star * count);
+  if (text.size() == 1) {
+    result.append(count, text.front());
+    return;
+  }
+  result.reserve(result.size() + star * count);
   for (size_t i = 0; i < count; ++i) result += text;
-  return result;
 }
 
-std::string bulk(std::string_view bytes) {
-  std::string result = "$" + std::to_string(bytes.size()) + "\r\n";
+void append_bulk(std::string_view bytes, std::string& result) {
+  result += "$" + std::to_string(bytes.size()) + "\r\n";
   result += bytes;
   result += "\r\n";
-  return result;
 }
 
 }  // namespace
@@ -94,7 +95,7 @@ std::string expand(std::string_view text, const Variables& variables) {
     if (open == std::string_view::npos) return result;
     const size_t close = text.find('}', open);
     if (close == std::string_view::npos) throw ScriptError("${ without }");
-    result += expand_one(text.substr(open + 2, close - open - 2), variables);
+    expand_one(text.substr(open + 2, close - open - 2), variables, result);
     at = close + 1;
   }
 }
@@ -151,7 +152,7 @@ std::vector<std::string> split_words(std::string_view text) {
 
 std::string encode_command(const std::vector<std::string>& words) {
   std::string result = "*" + std::to_string(words.size()) + "\r\n";
-  for (const auto& word : words) result += bulk(word);
+  for (const auto& word : words) append_bulk(word, result);
   return result;
 }
 
@@ -167,7 +168,9 @@ std::string encode_reply(Dialect dialect, std::string_view text) {
   if (!text.empty() && text.front() == '"') {
     const auto words = split_words(text);
     if (words.size() != 1) throw ScriptError("text behind a quoted reply");
-    return bulk(words.front());
+    std::string result;
+    append_bulk(words.front(), result);
+    return result;
   }
   return unescape(text) + "\r\n";
 }
