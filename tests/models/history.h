@@ -10,7 +10,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
+#include <optional>
 #include <random>
 #include <sstream>
 #include <string>
@@ -297,9 +297,9 @@ class History {
   }
 
   void check(const StoreModel::Request& request, const Reply& reply, int64_t now_ms) {
-    const auto before = model_.entry(request.key);
-    StoreModel::Answer answer = model_.expect(request, now_ms);
     const bool refused = reply.status == Status::out_of_memory && setup_.has_cap;
+    const auto before = refused ? model_.entry(request.key) : std::nullopt;
+    StoreModel::Answer answer = model_.expect(request, now_ms);
     if (setup_.may_evict && !(refused ? answer.stores : agrees(request, answer, reply))) {
       // Was it evicted?
       model_.forget(request.key);
@@ -326,7 +326,7 @@ class History {
   std::mt19937_64 random_;
   StoreModel model_;
   Batch batch_;
-  std::map<StoreModel::Key, uint64_t> versions_;  // the last that a write gave
+  StoreModel::KeyMap<uint64_t> versions_;  // the last that a write gave
   uint64_t absences_ = 0;
   uint64_t refusals_ = 0;
 };
