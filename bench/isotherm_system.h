@@ -1,4 +1,5 @@
-// A Db for the loads of db_loads.h.
+// IsothermSystem: a Db behind the face of db_system.h, for the loads of db_loads.h. It syncs
+// nothing, as the RocksDB beside it does not.
 #pragma once
 
 #include <array>

@@ -454,17 +454,14 @@ class RocksdbFiles final : public TreeFiles {
   // Null: of items.
   rocksdb::Status write_file(const std::string& path, rocksdb::ColumnFamilyHandle* family,
                              std::span<const TreeEntry> entries) const {
-    constexpr size_t entries_ahead = 8;  // their texts lie anywhere
     rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), options_, family);
     rocksdb::Status status = writer.Open(path);
-    for (size_t i = 0; i < entries.size(); ++i) {
-      if (!status.ok()) return status;
-      const TreeEntry& later = entries[std::min(i + entries_ahead, entries.size() - 1)];
-      __builtin_prefetch(later.key.data());
+    for (size_t i = 0; status.ok() && i < entries.size(); ++i) {
+      const TreeEntry& later = entries[std::min(i + 8, entries.size() - 1)];
+      __builtin_prefetch(later.key.data());  // texts lie anywhere
       __builtin_prefetch(later.value.data());
-      const TreeEntry& entry = entries[i];
-      status = entry.value.empty() ? writer.Delete(slice(entry.key))
-                                   : writer.Put(slice(entry.key), slice(entry.value));
+      const auto& [key, value] = entries[i];
+      status = value.empty() ? writer.Delete(slice(key)) : writer.Put(slice(key), slice(value));
     }
     return status.ok() ? writer.Finish() : status;
   }
