@@ -58,18 +58,18 @@ RunOrder::RunOrder(const RunOrder& before, std::vector<RunPlace> more, bool whol
 
 namespace {
 
-constexpr uint32_t parts = 64;  // of the order, and as many pieces of what is to be sorted
+constexpr uint32_t order_parts = 64;  // of the order, and as many pieces of what is to be sorted
 constexpr size_t worth_parts = 1 << 14;
 
 // The first places of all parts but the first, by a sample, so that parts are about as long.
 std::vector<RunPlace> cuts_of(std::span<const RunPlace> places) {
   constexpr size_t samples_a_part = 32;
-  const size_t apart = places.size() / (parts * samples_a_part);
+  const size_t apart = places.size() / (order_parts * samples_a_part);
   std::vector<RunPlace> sample;
-  for (size_t i = 0; i < parts * samples_a_part; ++i) sample.push_back(places[i * apart]);
+  for (size_t i = 0; i < order_parts * samples_a_part; ++i) sample.push_back(places[i * apart]);
   std::sort(sample.begin(), sample.end());
   std::vector<RunPlace> cuts;
-  for (size_t part = 1; part < parts; ++part) cuts.push_back(sample[part * samples_a_part]);
+  for (size_t part = 1; part < order_parts; ++part) cuts.push_back(sample[part * samples_a_part]);
   return cuts;
 }
 
@@ -82,30 +82,30 @@ bool sort_by_parts(std::span<RunPlace> places, WorkerPool& pool) {
   auto* const moved = reinterpret_cast<RunPlace*>(memory.get());
   const std::vector<RunPlace> cuts = cuts_of(places);
   const auto each_of = [&](uint32_t piece, auto&& what) {
-    for (size_t i = size * piece / parts; i < size * (piece + 1) / parts; ++i) what(i);
+    for (size_t i = size * piece / order_parts; i < size * (piece + 1) / order_parts; ++i) what(i);
   };
   // How many places of a piece go to a part; then where the next of them goes.
-  std::vector<std::array<size_t, parts>> next(parts);
-  pool.run(parts, [&](uint32_t piece, uint32_t) {
+  std::vector<std::array<size_t, order_parts>> next(order_parts);
+  pool.run(order_parts, [&](uint32_t piece, uint32_t) {
     each_of(piece, [&](size_t i) {
       const auto cut = std::upper_bound(cuts.begin(), cuts.end(), places[i]);
       part_of[i] = static_cast<uint8_t>(cut - cuts.begin());
       ++next[piece][part_of[i]];
     });
   });
-  std::array<size_t, parts + 1> begins{};
+  std::array<size_t, order_parts + 1> begins{};
   size_t before = 0;
-  for (uint32_t part = 0; part < parts; ++part) {
+  for (uint32_t part = 0; part < order_parts; ++part) {
     for (auto& of_piece : next) before += std::exchange(of_piece[part], before);
     begins[part + 1] = before;
   }
-  pool.run(parts, [&](uint32_t piece, uint32_t) {
+  pool.run(order_parts, [&](uint32_t piece, uint32_t) {
     each_of(piece,
             [&](size_t i) { ::new (&moved[next[piece][part_of[i]]++]) RunPlace(places[i]); });
   });
-  pool.run(parts, [&](uint32_t part, uint32_t) {
+  pool.run(order_parts, [&](uint32_t part, uint32_t) {
     std::sort(moved + begins[part], moved + begins[part + 1]);
-    std::copy(moved + begins[part], moved + begins[part + 1], &places[begins[part]]);
+    std::copy(moved + begins[part], moved + begins[part + 1], places.data() + begins[part]);
   });
   return true;
 }

@@ -168,9 +168,9 @@ std::vector<TreeEntry> TreeRun::all(bool in_order, uint32_t threads) const {
   pool.run(shards, [&](uint32_t i, uint32_t) { collect(shards_[i], places.data() + begins[i]); });
   if (in_order) sort_places(places, pool);
   pool.run(shards, [&](uint32_t i, uint32_t) {
-    constexpr size_t places_ahead = 16;  // in order, entries lie anywhere
+    constexpr size_t entries_ahead = 16;  // in order, entries lie anywhere
     for (size_t at = begins[i]; at < begins[i + 1]; ++at) {
-      __builtin_prefetch(places[std::min(at + places_ahead, places.size() - 1)].entry);
+      __builtin_prefetch(places[std::min(at + entries_ahead, places.size() - 1)].entry);
       const RunEntry& entry = *places[at].entry;
       all[at] = {entry.key(), entry.at_moment(RunEntry::latest).value};
     }
