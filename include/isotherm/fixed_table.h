@@ -72,6 +72,12 @@ class FixedHandle {
   uint64_t get(std::span<const uint64_t> keys, std::span<uint64_t> values,
                std::span<uint8_t> found);
   std::optional<uint64_t> get(uint64_t key);
+  // Gets that compare no keys, of a table whose index is cuckoo or set: of each row the first entry
+  // that has the key's signature (32 bits; of a set 8), and its key in `stored_keys`, which the
+  // caller compares. Another key may be there in place of the one asked for, also where `get` finds
+  // that one. Returns how many were found. Source: Mega-KV, section 6.3, getk.
+  uint64_t get_stored(std::span<const uint64_t> keys, std::span<uint64_t> stored_keys,
+                      std::span<uint64_t> values, std::span<uint8_t> found);
 
   // The state of each key before put and erase; give both spans or none.
   struct Previous {

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <random>
+#include <span>
+#include <stdexcept>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -185,6 +188,54 @@ TEST_P(FixedCache, NoThreadMissesAKeyOrSeesAnothersValue) {
     EXPECT_EQ(cache->evictions(), 0u);
     EXPECT_GT(cache->displaced(), 10u);
   }
+}
+
+// What comes without a comparison is a pair that was stored, also beside writers; and nearly always
+// that of the key which was asked for.
+TEST_P(FixedCache, GetsWithoutAComparisonShowWhatIsStored) {
+  constexpr uint64_t keys = 2000;
+  constexpr uint64_t changed = 1000;  // keys from there on are erased and put meanwhile
+  FixedTable table(options(4096));
+  FixedHandle handle(table);
+  std::vector<uint64_t> all(keys + 500);
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<uint64_t> values(all.size());
+  std::ranges::transform(all, values.begin(), [](uint64_t key) { return key * 3 + 1; });
+  handle.put(std::span(all).first(keys), std::span(values).first(keys));
+  std::atomic<bool> stops{false};
+  std::thread writer([&] {
+    FixedHandle its(table);
+    const auto some = std::span(all).first(keys).subspan(changed);
+    while (!stops.load()) {
+      its.erase(some);
+      its.put(some, std::span(values).first(keys).subspan(changed));
+    }
+  });
+  std::vector<uint64_t> stored(all.size());
+  std::vector<uint64_t> seen(all.size());
+  std::vector<uint8_t> found(all.size());
+  for (int round = 0; round < 50; ++round) {
+    const uint64_t count = handle.get_stored(all, stored, seen, found);
+    EXPECT_EQ(count, static_cast<uint64_t>(std::ranges::count(found, 1)));
+    uint64_t own = 0;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (found[i] == 0) {
+        EXPECT_GE(i, changed) << "a key that stays is missing";
+        continue;
+      }
+      ASSERT_LT(stored[i], keys);
+      ASSERT_EQ(seen[i], stored[i] * 3 + 1);
+      own += stored[i] == i ? 1 : 0;
+    }
+    // Signatures of 32 bits, and of 8 in a set of 16.
+    EXPECT_GE(own, GetParam() == FixedIndexKind::cuckoo ? changed : changed * 9 / 10);
+  }
+  stops = true;
+  writer.join();
+  EXPECT_THROW(handle.get_stored(all, stored, seen, std::span(found).first(3)),
+               std::invalid_argument);
+  FixedTable lines;
+  EXPECT_THROW(FixedHandle(lines).get_stored(all, stored, seen, found), std::invalid_argument);
 }
 
 }  // namespace

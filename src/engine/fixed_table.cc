@@ -121,6 +121,11 @@ TableRequests with_previous(TableRequests requests, const FixedHandle::Previous&
   return requests;
 }
 
+TableRequests gets_of(std::span<const uint64_t> keys, std::span<uint64_t> values,
+                      std::span<uint8_t> found) {
+  return with_previous(requests_of(TableOp::get, keys), {values, found});
+}
+
 FixedHandle::Result result_of(const HostCache::Done& done, size_t rows) {
   return {Status::ok, rows, done.evicted};
 }
@@ -134,15 +139,20 @@ uint64_t FixedHandle::get(std::span<const uint64_t> keys, std::span<uint64_t> va
                           std::span<uint8_t> found) {
   require(values.size() == keys.size() && found.size() == keys.size(),
           "get: keys, values and found must have the same length");
-  if (HostCache* cache = state_->cache()) {
-    TableRequests gets = requests_of(TableOp::get, keys);
-    gets.values_out = values.data();
-    gets.found = found.data();
-    return cache->run(gets).found;
-  }
+  if (HostCache* cache = state_->cache()) return cache->run(gets_of(keys, values, found)).found;
   FixedRun run{*state_->table.index, keys.data(), keys.size(), nullptr,
                values.data(),        found.data()};
   return state_->run(fixed_loops().get, run, false).found;
+}
+
+uint64_t FixedHandle::get_stored(std::span<const uint64_t> keys, std::span<uint64_t> stored_keys,
+                                 std::span<uint64_t> values, std::span<uint8_t> found) {
+  require(stored_keys.size() == keys.size() && values.size() == keys.size() &&
+              found.size() == keys.size(),
+          "get_stored: keys, stored_keys, values and found must have the same length");
+  HostCache* const cache = state_->cache();
+  require(cache != nullptr, "get_stored: the table's index must be cuckoo or set");
+  return cache->get_stored(gets_of(keys, values, found), stored_keys.data());
 }
 
 std::optional<uint64_t> FixedHandle::get(uint64_t key) {

@@ -321,6 +321,8 @@ struct alignas(64) CuckooPart {
         const uint32_t entry = entry_of(cell);
         const Pair pair = load_pair(&part->entry[entry]);
         if (compare && pair.first != hash) continue;
+        // An entry that was erased meanwhile has another.
+        if (!compare && CuckooPart::spot(pair.first).signature != spot.signature) continue;
         place.hash = pair.first;
         place.word = pair.second;
         place.seen = cell;

@@ -22,27 +22,9 @@ class HostCacheOf final : public HostCache {
         count_(parts),
         seed_(seed) {}
 
-  Done run(const TableRequests& requests) override {
-    const uint64_t time = time_.fetch_add(requests.rows, std::memory_order_relaxed) + 1;
-    CacheTally tally;
-    Done done;
-    uint64_t hashes[ahead];
-    for (uint64_t first = 0; first < requests.rows; first += ahead) {
-      const uint64_t rows = std::min(ahead, requests.rows - first);
-      for (uint64_t i = 0; i < rows; ++i) {
-        hashes[i] = mix(requests.keys[first + i], seed_);
-        Part::prefetch(part(hashes[i]), hashes[i]);
-      }
-      if (rows > 1) {
-        for (uint64_t i = 0; i < rows; ++i) Part::prefetch_entry(part(hashes[i]), hashes[i]);
-      }
-      for (uint64_t i = 0; i < rows; ++i) {
-        done.found += answer(requests, first + i, hashes[i], time + first + i, tally) ? 1 : 0;
-      }
-    }
-    note(tally);
-    done.evicted = tally.evicted;
-    return done;
+  Done run(const TableRequests& requests) override { return run_rows(requests, nullptr); }
+  uint64_t get_stored(const TableRequests& gets, uint64_t* stored_keys) override {
+    return run_rows(gets, stored_keys).found;
   }
 
   uint64_t scan(uint64_t cursor, uint64_t count, const Visit& visit) override {
@@ -74,14 +56,48 @@ class HostCacheOf final : public HostCache {
   // Stamps of lookups stand for so long: a share of the time in which all entries could be new.
   static constexpr uint64_t slack_share = 64;
 
+  // `stored_keys`: null, or of gets that compare no keys.
+  Done run_rows(const TableRequests& requests, uint64_t* stored_keys) {
+    const uint64_t time = time_.fetch_add(requests.rows, std::memory_order_relaxed) + 1;
+    CacheTally tally;
+    Done done;
+    uint64_t hashes[ahead];
+    for (uint64_t first = 0; first < requests.rows; first += ahead) {
+      const uint64_t rows = std::min(ahead, requests.rows - first);
+      for (uint64_t i = 0; i < rows; ++i) {
+        hashes[i] = mix(requests.keys[first + i], seed_);
+        Part::prefetch(part(hashes[i]), hashes[i]);
+      }
+      if (rows > 1) {
+        for (uint64_t i = 0; i < rows; ++i) Part::prefetch_entry(part(hashes[i]), hashes[i]);
+      }
+      for (uint64_t i = 0; i < rows; ++i) {
+        done.found +=
+            answer(requests, first + i, hashes[i], time + first + i, tally, stored_keys) ? 1 : 0;
+      }
+    }
+    note(tally);
+    done.evicted = tally.evicted;
+    return done;
+  }
+
   Part& part(uint64_t hash) { return parts_[part_of_hash(hash, count_)]; }
 
   // Whether the key was found.
   bool answer(const TableRequests& requests, uint64_t row, uint64_t hash, uint64_t time,
-              CacheTally& tally) {
+              CacheTally& tally, uint64_t* stored_keys) {
     const TableOp op = requests.ops != nullptr ? requests.ops[row] : requests.op;
-    const Found before =
-        op == TableOp::get ? look_up(hash, time) : update(requests, row, op, hash, time, tally);
+    Found before;
+    if (stored_keys != nullptr) {
+      const CachePlace place = look_up<false>(hash, time);
+      before = {place.found, place.word};
+      if (place.found) stored_keys[row] = unmix(place.hash, seed_);
+    } else if (op == TableOp::get) {
+      const CachePlace place = look_up<true>(hash, time);
+      before = {place.found, place.word};
+    } else {
+      before = update(requests, row, op, hash, time, tally);
+    }
     if (requests.found != nullptr) {
       if (before.found) requests.values_out[row] = before.word;
       requests.found[row] = before.found ? 1 : 0;
@@ -89,12 +105,13 @@ class HostCacheOf final : public HostCache {
     return before.found;
   }
 
-  Found look_up(uint64_t hash, uint64_t time) {
+  template <bool compare>
+  CachePlace look_up(uint64_t hash, uint64_t time) {
     const HostUnit unit;
     Part& its = part(hash);
-    const CachePlace place = read_part(unit, its, hash);
+    const CachePlace place = read_part<Part, compare>(unit, its, hash);
     if (place.found) Part::touch(unit, its, place, time, room() / slack_share);
-    return {place.found, place.word};
+    return place;
   }
 
   Found update(const TableRequests& requests, uint64_t row, TableOp op, uint64_t hash,

@@ -29,6 +29,8 @@ class HostCache {
   virtual ~HostCache() = default;
 
   virtual Done run(const TableRequests& requests) = 0;
+  // Gets that compare no keys: see FixedHandle::get_stored.
+  virtual uint64_t get_stored(const TableRequests& gets, uint64_t* stored_keys) = 0;
   // Visits whole parts from `cursor` on, at least `count` entries while there are any; returns the
   // cursor to go on from, 0 at the end. No lock is held while it visits.
   virtual uint64_t scan(uint64_t cursor, uint64_t count, const Visit& visit) = 0;
