@@ -24,11 +24,14 @@ constexpr size_t slots_for(size_t keys) { return keys + (keys + 2) / 3; }
 }  // namespace
 
 // Its shards have about as many keys each.
-TreeRun::TreeRun(const TreeRun& before, uint32_t threads) {
+TreeRun::TreeRun(const TreeRun& before, bool lists, uint32_t threads) {
   const size_t keys = before.shards_.front().keys;
   first_slots_ = std::bit_ceil(slots_for(keys + keys / 8));
   WorkerPool pool(threads);
-  pool.run(shards, [&](uint32_t i, uint32_t) { shards_[i].slots.resize(first_slots_); });
+  pool.run(shards, [&](uint32_t i, uint32_t) {
+    shards_[i].slots.resize(first_slots_);
+    shards_[i].lists = lists;
+  });
 }
 
 char* TreeRun::take(Shard& shard, uint64_t bytes) {

@@ -43,9 +43,9 @@ class TreeRun {
 
   TreeRun() = default;
   // With tables of the size that it will want if it becomes as `before`, a sealed run, made by
-  // several threads: where tables grow, all who put wait for one shard after the other. Throws
-  // std::bad_alloc.
-  TreeRun(const TreeRun& before, uint32_t threads);
+  // several threads: where tables grow, all who put wait for one shard after the other. `lists`:
+  // its keys will be asked for in order, as those of the other were. Throws std::bad_alloc.
+  TreeRun(const TreeRun& before, bool lists, uint32_t threads);
   // Of the shards, their owner's. Beside each, so that it comes with it: no version that its shards
   // were told of is larger.
   struct alignas(64) Lock : ShortLock {
@@ -93,6 +93,8 @@ class TreeRun {
   // All keys that were put before this call; by several threads where there are many. Who calls has
   // none of the locks. Throws std::bad_alloc.
   std::shared_ptr<const RunOrder> in_order(Locks& locks, uint32_t threads) const;
+  // Whether somebody has asked for that. With the lock of the first shard.
+  bool lists() const { return shards_.front().lists; }
   // Nothing is put any more.
   void seal() { sealed_.store(true, std::memory_order_release); }
   // Of a sealed run: all, in the order of the keys, or in any. By several threads.

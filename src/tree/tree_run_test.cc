@@ -21,9 +21,8 @@ class TreeRunTest : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Order, TreeRunTest, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Ordered" : "Unordered"; });
 
-// Of each key the newest is found and shown once; erased ones are known to be.
-TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
-  TreeRun run;
+// Puts keys, and looks at all of them.
+void look_at_the_newest(TreeRun& run, bool in_order) {
   TreeRun::Locks locks;
   std::map<std::string, std::string> model;
   std::mt19937 random(1);
@@ -39,7 +38,7 @@ TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
     text.resize(erases ? 0 : record.bytes());
     if (!erases) record.write(text.data());
     // Keys that come later find their places in the order as well.
-    if (GetParam() && i % 700 == 0) run.in_order(locks, 2);
+    if (in_order && i % 700 == 0) run.in_order(locks, 2);
   }
   for (int i = 0; i < 3100; ++i) {
     const std::string key = numbered_tree_key(i);
@@ -51,12 +50,12 @@ TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
     ASSERT_EQ(found.value, expected->second) << i;
   }
   std::map<std::string, std::string> shown;
-  const std::vector<TreeEntry> all = run.all(GetParam(), 3);
+  const std::vector<TreeEntry> all = run.all(in_order, 3);
   for (const TreeEntry& entry : all) shown.emplace(entry.key, entry.value);
   EXPECT_EQ(all.size(), model.size());
   EXPECT_TRUE(shown == model);
   const auto is_before = [](const TreeEntry& a, const TreeEntry& b) { return a.key < b.key; };
-  if (GetParam()) {
+  if (in_order) {
     EXPECT_TRUE(std::is_sorted(all.begin(), all.end(), is_before));
     for (const bool sealed : {false, true}) {
       if (sealed) run.seal();
@@ -79,6 +78,21 @@ TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
   }
   EXPECT_GT(run.bytes(), model.size() * 40);
   EXPECT_LT(run.bytes(), model.size() * 400);
+}
+
+// Of each key the newest is found and shown once; erased ones are known to be. The second run has
+// tables as those of the first from the start.
+TEST_P(TreeRunTest, HasTheNewestOfEachKey) {
+  TreeRun first;
+  const uint64_t small = first.first_bytes();
+  look_at_the_newest(first, GetParam());
+  TreeRun second(first, first.lists(), 2);
+  EXPECT_TRUE(second.empty());
+  EXPECT_GT(second.first_bytes(), small);
+  EXPECT_EQ(second.lists(), GetParam());
+  look_at_the_newest(second, GetParam());
+  EXPECT_NEAR(static_cast<double>(second.bytes()), static_cast<double>(first.bytes()),
+              static_cast<double>(first.bytes()) / 4);
 }
 
 // A put for which there is no memory leaves what was known of the key.

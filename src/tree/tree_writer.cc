@@ -69,8 +69,13 @@ void Tree::seal_if_possible(Seals when) {
 // The run that comes next, where runs become full; where they do not, the last one goes.
 void Tree::make_spare(const TreeRun& before) {
   std::shared_ptr<TreeRun> spare;
+  bool lists = false;
+  {
+    const std::lock_guard guard(shard_locks_.front());
+    lists = before.lists();
+  }
   try {
-    if (is_full(before)) spare = std::make_shared<TreeRun>(before, options_.writers);
+    if (is_full(before)) spare = std::make_shared<TreeRun>(before, lists, options_.writers);
   } catch (const std::bad_alloc&) {
     return;
   }
