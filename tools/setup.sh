@@ -18,7 +18,7 @@ case $goal in
   bench) packages+=(redis-tools redis-server memcached) ;;
   test)
     packages+=(clang-14 lld-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev redis-tools redis-server
-      memcached python3 python3-venv ca-certificates iproute2)
+      memcached libmemcached-tools python3 python3-venv ca-certificates iproute2)
     command -v go >/dev/null || packages+=(golang-go)
     ;;
   *)
