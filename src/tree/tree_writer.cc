@@ -72,6 +72,7 @@ void Tree::make_spare(const TreeRun& before) {
   bool lists = false;
   {
     const std::lock_guard guard(shard_locks_.front());
+    if (is_full(before) && spare_ != nullptr) return;
     lists = before.lists();
   }
   try {
