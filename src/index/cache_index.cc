@@ -88,10 +88,7 @@ uint64_t CacheIndexOf<Part>::scan(uint64_t bound, const Visit& visit) const {
     number = next_with_entries(number);
     if (number == count_) return 0;
     const PartLock lock(parts_[number]);
-    const auto in_use = parts_[number].in_use();
-    for (uint32_t i = 0; i < Part::entries; ++i) {
-      if (in_use.has(i)) found[entries++] = load_pair(&parts_[number].entry[i]);
-    }
+    each_entry(parts_[number], [&](const Pair& pair) { found[entries++] = pair; });
   }
   for (uint32_t i = 0; i < entries; ++i) visit(found[i].first, found[i].second);
   return bound_of(number);
@@ -107,12 +104,9 @@ uint64_t CacheIndexOf<Part>::scan_locked(uint64_t bound, const Visit& visit,
     return next;
   }
   const PartLock lock(parts_[number]);
-  const auto in_use = parts_[number].in_use();
-  for (uint32_t i = 0; i < Part::entries; ++i) {
-    if (!in_use.has(i)) continue;
-    const Pair pair = load_pair(&parts_[number].entry[i]);
+  each_entry(parts_[number], [&](const Pair& pair) {
     if (pair.first >= bound) visit(pair.first, pair.second);
-  }
+  });
   done(next);
   return next;
 }
@@ -123,11 +117,7 @@ bool CacheIndexOf<Part>::drain(uint32_t most_entries, const Visit& visit) {
   for (uint64_t parts = 0; parts < most; ++parts, ++drained_) {
     drained_ = next_with_entries(drained_);
     if (drained_ == count_) return false;
-    const Part& its = parts_[drained_];
-    const auto in_use = its.in_use();
-    for (uint32_t i = 0; i < Part::entries; ++i) {
-      if (in_use.has(i)) visit(its.entry[i].first, its.entry[i].second);
-    }
+    each_entry(parts_[drained_], [&](const Pair& pair) { visit(pair.first, pair.second); });
   }
   return true;
 }

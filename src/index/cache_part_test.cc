@@ -47,10 +47,7 @@ class Fixture {
 
   std::vector<uint64_t> list() const {
     std::vector<uint64_t> all;
-    const auto in_use = part->in_use();
-    for (uint32_t i = 0; i < Part::entries; ++i) {
-      if (in_use.has(i)) all.push_back(part->entry[i].first);
-    }
+    each_entry(*part, [&](const Pair& pair) { all.push_back(pair.first); });
     return all;
   }
 

@@ -143,6 +143,15 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint64_t part_of_hash(uint64_t hash, uint64
   return ((hash >> 32) * parts) >> 32;
 }
 
+// Shows the entries of a part that nobody changes meanwhile.
+template <class Part, class Visit>
+void each_entry(const Part& part, Visit&& visit) {
+  const auto in_use = part.in_use();
+  for (uint32_t i = 0; i < Part::entries; ++i) {
+    if (in_use.has(i)) visit(load_pair(&part.entry[i]));
+  }
+}
+
 template <class Unit>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void lock_part(const Unit& unit, uint32_t* version) {
   if (unit.leads()) {

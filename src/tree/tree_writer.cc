@@ -69,16 +69,18 @@ void Tree::seal_if_possible(Seals when) {
 // The run that comes next, where runs become full; where they do not, the last one goes.
 void Tree::make_spare(const TreeRun& before) {
   std::shared_ptr<TreeRun> spare;
-  bool lists = false;
-  {
-    const std::lock_guard guard(shard_locks_.front());
-    if (is_full(before) && spare_ != nullptr) return;
-    lists = before.lists();
-  }
-  try {
-    if (is_full(before)) spare = std::make_shared<TreeRun>(before, lists, options_.writers);
-  } catch (const std::bad_alloc&) {
-    return;
+  if (is_full(before)) {
+    bool lists = false;
+    {
+      const std::lock_guard guard(shard_locks_.front());
+      if (spare_ != nullptr) return;
+      lists = before.lists();
+    }
+    try {
+      spare = std::make_shared<TreeRun>(before, lists, options_.writers);
+    } catch (const std::bad_alloc&) {
+      return;
+    }
   }
   const AllShards guard(shard_locks_);  // gone before what it takes out
   spare_.swap(spare);

@@ -34,10 +34,7 @@ class HostCacheOf final : public HostCache {
       const HostUnit unit;
       uint32_t entries = 0;
       lock_part(unit, &part.version);
-      const auto in_use = part.in_use();
-      for (uint32_t i = 0; i < Part::entries; ++i) {
-        if (in_use.has(i)) found[entries++] = load_pair(&part.entry[i]);
-      }
+      each_entry(part, [&](const Pair& pair) { found[entries++] = pair; });
       unlock_part(unit, &part.version);
       for (uint32_t i = 0; i < entries; ++i) visit(unmix(found[i].first, seed_), found[i].second);
       visited += entries;
@@ -88,13 +85,11 @@ class HostCacheOf final : public HostCache {
               CacheTally& tally, uint64_t* stored_keys) {
     const TableOp op = requests.ops != nullptr ? requests.ops[row] : requests.op;
     Found before;
-    if (stored_keys != nullptr) {
-      const CachePlace place = look_up<false>(hash, time);
+    if (op == TableOp::get) {
+      const CachePlace place =
+          stored_keys != nullptr ? look_up<false>(hash, time) : look_up<true>(hash, time);
       before = {place.found, place.word};
-      if (place.found) stored_keys[row] = unmix(place.hash, seed_);
-    } else if (op == TableOp::get) {
-      const CachePlace place = look_up<true>(hash, time);
-      before = {place.found, place.word};
+      if (stored_keys != nullptr && place.found) stored_keys[row] = unmix(place.hash, seed_);
     } else {
       before = update(requests, row, op, hash, time, tally);
     }
