@@ -5,7 +5,6 @@
 // each puts other values than it finds, and the last calls of all are replayed on the host.
 //
 //   device_energy_bench [--entries N] [--seconds S]
-#include <chrono>
 #include <memory>
 #include <string>
 
@@ -26,17 +25,10 @@ struct Parameters {
   double seconds = 1.5;
 };
 
-std::string pci_address() {
-  char address[32] = {};
-  check(cudaDeviceGetPCIBusId(address, sizeof address, 0));
-  return address;
-}
-
 class Bench {
  public:
   explicit Bench(const Parameters& parameters)
       : parameters_(parameters),
-        energy_(pci_address()),
         keys_(device_array<uint64_t>(largest)),
         values_{device_array<uint64_t>(largest), device_array<uint64_t>(largest)},
         out_(device_array<uint64_t>(largest)),
@@ -66,17 +58,11 @@ class Bench {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  static double since(Clock::time_point begin) {
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  }
-
   void idle() {
-    const double before = energy_.joules();
-    const auto begin = Clock::now();
-    while (since(begin) < parameters_.seconds) {
+    const EnergyUsed used(energy_);
+    while (used.seconds() < parameters_.seconds) {
     }
-    std::printf("%-36s %10s %8.0f\n", "nothing", "", (energy_.joules() - before) / since(begin));
+    std::printf("%-36s %10s %8.0f\n", "nothing", "", used.joules() / used.seconds());
   }
 
   void fill() {
@@ -159,14 +145,13 @@ class Bench {
     };
     some();
     done = 0;
-    const double before = energy_.joules();
-    const auto begin = Clock::now();
-    while (since(begin) < parameters_.seconds) some();
-    const double took = since(begin);
-    const double used = energy_.joules() - before;
+    const EnergyUsed used(energy_);
+    while (used.seconds() < parameters_.seconds) some();
+    const double took = used.seconds();
+    const double joules = used.joules();
     const std::string text = std::string(name) + ", 2^" + std::to_string(shift);
     std::printf("%-36s %10.2f %8.0f %14.1f\n", text.c_str(), static_cast<double>(done) / took / 1e9,
-                used / took, static_cast<double>(done) / used / 1e6);
+                joules / took, static_cast<double>(done) / joules / 1e6);
     return turns;
   }
 

@@ -5,22 +5,26 @@
 // a second, so a measurement should last a second.
 #pragma once
 
+#include <cuda_runtime.h>
 #include <dlfcn.h>
 
-#include <string>
+#include <chrono>
 
 namespace isotherm::bench {
 
 class GpuEnergy {
  public:
-  // The GPU at this PCI address, as the CUDA runtime writes it.
-  explicit GpuEnergy(const std::string& pci_address) : library_(dlopen(name, RTLD_NOW)) {
-    if (library_ == nullptr) return;
+  // Of the first GPU that the CUDA runtime sees.
+  GpuEnergy() : library_(dlopen(name, RTLD_NOW)) {
+    char address[32] = {};
+    if (library_ == nullptr || cudaDeviceGetPCIBusId(address, sizeof address, 0) != cudaSuccess) {
+      return;
+    }
     const auto begin = find<int()>("nvmlInit_v2");
     const auto by_address = find<int(const char*, void**)>("nvmlDeviceGetHandleByPciBusId_v2");
     energy_ = find<int(void*, unsigned long long*)>("nvmlDeviceGetTotalEnergyConsumption");
     const bool ready = begin != nullptr && by_address != nullptr && energy_ != nullptr &&
-                       begin() == 0 && by_address(pci_address.c_str(), &device_) == 0;
+                       begin() == 0 && by_address(address, &device_) == 0;
     if (!ready) energy_ = nullptr;
   }
   ~GpuEnergy() {
@@ -51,6 +55,22 @@ class GpuEnergy {
   void* library_;
   void* device_ = nullptr;
   int (*energy_)(void*, unsigned long long*) = nullptr;
+};
+
+// What the GPU has used, and how long it took, since this was made.
+class EnergyUsed {
+ public:
+  explicit EnergyUsed(const GpuEnergy& energy) : energy_(energy), before_(energy.joules()) {}
+
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+  double joules() const { return energy_.joules() - before_; }
+
+ private:
+  const GpuEnergy& energy_;
+  const double before_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace isotherm::bench

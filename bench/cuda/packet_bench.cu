@@ -2,14 +2,18 @@
 // gpu::ItemTable; hits for 16-byte keys, drawn uniformly, in IPv4 frames of 96 bytes.
 //
 //   packet_bench [--items N] [--rows N] [--streams N] [--rounds N] [--calls N] [--batch N]
+//                [--seconds S]
 //
 // For values of 2 bytes and of 64: frames a second over `streams` batches of `rows` frames, all of
 // them started, then awaited; beside copies of as many bytes of frames and replies over the bus,
-// both ways at once, in the same run. Then the latency of batches of `batch` frames, one at a time,
+// both ways at once, in the same run. Then what they cost: the GPU's watts, by its own meter, and
+// frames a joule, with frames offered at the full rate and at shares of it, each for `seconds`; the
+// host is not counted. Then the latency of batches of `batch` frames, one at a time,
 // from frames in a receive buffer to the moment when the host knows that the replies are ready:
 // they are read where they lie, in memory that was lent, or copied into the slots first; beside an
 // empty kernel that is launched and awaited. Every reply of every round and call is checked
-// (cuda/packet_load.h).
+// (cuda/packet_load.h); of the frames whose energy is measured, that each has a reply of the right
+// length, and of the last of each stream all of it.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -19,6 +23,7 @@
 #include <vector>
 
 #include "cuda/bench_flags.h"
+#include "cuda/gpu_energy.h"
 #include "cuda/gpu_timer.cuh"
 #include "cuda/packet_load.h"
 #include "engine/device_packets.h"
@@ -35,6 +40,7 @@ struct Parameters {
   int rounds = 9;
   uint64_t calls = 5'000;
   uint32_t batch = 512;
+  double seconds = 1.5;
 };
 
 // Frames one behind the other, as a network card leaves them.
@@ -67,8 +73,8 @@ class ReceiveBuffer {
 
 class PacketBench {
  public:
-  PacketBench(const Parameters& parameters, uint64_t value_bytes)
-      : parameters_(parameters), load_(parameters.items, value_bytes) {}
+  PacketBench(const Parameters& parameters, const GpuEnergy& energy, uint64_t value_bytes)
+      : parameters_(parameters), energy_(energy), load_(parameters.items, value_bytes) {}
 
   uint64_t run() {
     std::printf("values of %llu bytes, replies of %u\n",
@@ -91,29 +97,79 @@ class PacketBench {
       drawn.push_back(load_.draw(rows, i + 1));
       load_.put_frames(packets.slots(i), drawn[i], rows);
     }
-    const uint64_t all = uint64_t{rows} * streams;
     const double bus = copies(packets, rows);
     std::vector<double> took;
     for (int round = 0; round <= parameters_.rounds; ++round) {
-      for (uint32_t i = 0; i < streams; ++i) load_.forget(packets.slots(i), rows);
-      const auto begin = Clock::now();
-      for (uint32_t i = 0; i < streams; ++i) packets.start(i, rows, 1);
-      for (uint32_t i = 0; i < streams; ++i) packets.wait(i);
-      if (round > 0) took.push_back(seconds_since(begin));
-      in_parallel(all, [&](uint64_t i) {
-        const auto stream = static_cast<uint32_t>(i / rows);
-        const auto row = static_cast<uint32_t>(i % rows);
-        load_.check_one(packets.slots(stream), row, drawn[stream].items[row]);
-      });
+      const double seconds = checked_round(packets, drawn);
+      if (round > 0) took.push_back(seconds);
     }
     std::sort(took.begin(), took.end());
-    const auto rate = [&](double seconds) { return static_cast<double>(all) / seconds / 1e6; };
+    const auto rate = [&](double seconds) {
+      return static_cast<double>(rows) * streams / seconds / 1e6;
+    };
     const double median = rate(took[took.size() / 2]);
     std::printf(
         "GET frames: %.1f M/s (slowest %.1f, fastest %.1f), %u streams of %u; the copies of the "
         "same bytes: %.1f M/s; %.2f of them\n",
         median, rate(took.back()), rate(took.front()), streams, rows, bus, median / bus);
+    if (!energy_.available()) {
+      std::printf("the driver shows no energy meter\n");
+      return;
+    }
+    for (const int part : {16, 8, 4, 2, 1}) energy(packets, median, part);
+    checked_round(packets, drawn);
     std::fflush(stdout);
+  }
+
+  // One batch of each stream, all of them started, then awaited: its time.
+  double checked_round(DevicePackets& packets, const std::vector<PacketLoad::Drawn>& drawn) {
+    const uint32_t rows = parameters_.rows;
+    const auto streams = static_cast<uint32_t>(drawn.size());
+    for (uint32_t i = 0; i < streams; ++i) load_.forget(packets.slots(i), rows);
+    const auto begin = Clock::now();
+    for (uint32_t i = 0; i < streams; ++i) packets.start(i, rows, 1);
+    for (uint32_t i = 0; i < streams; ++i) packets.wait(i);
+    const double seconds = seconds_since(begin);
+    in_parallel(uint64_t{rows} * streams, [&](uint64_t i) {
+      const auto stream = static_cast<uint32_t>(i / rows);
+      const auto row = static_cast<uint32_t>(i % rows);
+      load_.check_one(packets.slots(stream), row, drawn[stream].items[row]);
+    });
+    return seconds;
+  }
+
+  // Of frames that come evenly, a batch at a time, at a `part`th of `most` million a second; a part
+  // of 1: as fast as they are answered.
+  void energy(DevicePackets& packets, double most, int part) {
+    const uint32_t rows = parameters_.rows;
+    const uint32_t streams = packets.options().channels;
+    uint64_t started = 0;
+    uint64_t answered = 0;
+    const auto finish = [&](uint32_t stream) {
+      packets.wait(stream);
+      load_.count_and_forget_results(packets.slots(stream), rows);
+      answered += rows;
+    };
+    for (uint32_t i = 0; i < streams; ++i) load_.forget(packets.slots(i), rows);
+    const EnergyUsed used(energy_);
+    for (; used.seconds() < parameters_.seconds; ++started) {
+      const auto stream = static_cast<uint32_t>(started % streams);
+      if (started >= streams) finish(stream);
+      const double due = part == 1 ? 0 : static_cast<double>(started) * rows * part / (most * 1e6);
+      while (used.seconds() < due) {
+      }
+      packets.start(stream, rows, 1);
+    }
+    for (uint64_t i = started - std::min<uint64_t>(started, streams); i < started; ++i) {
+      finish(static_cast<uint32_t>(i % streams));
+    }
+    const double seconds = used.seconds();
+    const double joules = used.joules();
+    const auto frames = static_cast<double>(answered);
+    std::printf(
+        "energy, values of %llu bytes, 1/%d of the rate: %.1f M/s, %.0f W, %.2f M frames/J\n",
+        static_cast<unsigned long long>(load_.value_bytes()), part, frames / seconds / 1e6,
+        joules / seconds, frames / joules / 1e6);
   }
 
   // Million frames a second, were frames and replies copied only.
@@ -186,6 +242,7 @@ class PacketBench {
   std::vector<double> empty_kernels() const;
 
   const Parameters parameters_;
+  const GpuEnergy& energy_;
   PacketLoad load_;
 };
 
@@ -215,7 +272,8 @@ int main(int argc, char** argv) {
   if (!begin_bench("packet_bench", argc, argv,
                    {flag("--items", parameters.items), flag("--rows", parameters.rows),
                     flag("--streams", parameters.streams), flag("--rounds", parameters.rounds),
-                    flag("--calls", parameters.calls), flag("--batch", parameters.batch)})) {
+                    flag("--calls", parameters.calls), flag("--batch", parameters.batch),
+                    flag("--seconds", parameters.seconds)})) {
     return EXIT_SUCCESS;
   }
   cudaDeviceProp properties;
@@ -223,9 +281,10 @@ int main(int argc, char** argv) {
   std::printf("packet_bench: %s; %llu items, frames of %u bytes, median of %d rounds\n",
               properties.name, static_cast<unsigned long long>(parameters.items), frame_bytes,
               parameters.rounds);
+  const GpuEnergy energy;
   uint64_t wrong = 0;
   for (const uint64_t value_bytes : {uint64_t{2}, uint64_t{64}}) {
-    wrong += PacketBench(parameters, value_bytes).run();
+    wrong += PacketBench(parameters, energy, value_bytes).run();
   }
   return wrong == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

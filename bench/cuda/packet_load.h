@@ -82,17 +82,19 @@ inline Percentiles percentiles(std::vector<double> took) {
 
 class PacketLoad {
  public:
-  PacketLoad(uint64_t items, uint64_t value_bytes) : items_(items), value_bytes_(value_bytes) {
+  PacketLoad(uint64_t items, uint64_t value_bytes)
+      : items_(items),
+        value_bytes_(value_bytes),
+        reply_bytes_(static_cast<uint32_t>(14 + 20 + 8 + 8 + 6 + key_bytes + 3 +
+                                           std::to_string(value_bytes).size() + 2 + value_bytes +
+                                           7)) {
     fill();
   }
 
   gpu::ItemTable& table() { return table_; }
   uint64_t value_bytes() const { return value_bytes_; }
   uint64_t wrong() const { return wrong_; }
-  uint32_t reply_bytes() const {
-    return static_cast<uint32_t>(14 + 20 + 8 + 8 + 6 + key_bytes + 3 +
-                                 std::to_string(value_bytes_).size() + 2 + value_bytes_ + 7);
-  }
+  uint32_t reply_bytes() const { return reply_bytes_; }
 
   PacketOptions options(uint32_t rows, uint32_t channels) const {
     PacketOptions options;
@@ -128,7 +130,7 @@ class PacketLoad {
     const auto asked = built_frames::read(frame);
     const std::string text = "VALUE " + key_of(item) + " 0 " + std::to_string(value_bytes_) +
                              "\r\n" + value_of(item, value_bytes_) + "\r\nEND\r\n";
-    const bool right = result.fate == PacketFate::hit && result.bytes == reply_bytes() && answer &&
+    const bool right = result.fate == PacketFate::hit && result.bytes == reply_bytes_ && answer &&
                        asked && answer->text == text && answer->to == asked->from &&
                        answer->from == asked->to && answer->to_port == asked->from_port &&
                        answer->from_port == asked->to_port &&
@@ -137,9 +139,20 @@ class PacketLoad {
     if (!right) ++wrong_;
   }
 
+  // Counts frames of a batch that have no reply of the right length.
+  void count_and_forget_results(const PacketSlots& slots, uint32_t rows) {
+    uint64_t right = 0;
+    for (uint32_t row = 0; row < rows; ++row) {
+      const PacketResult& result = slots.results[row];
+      right += result.fate == PacketFate::hit && result.bytes == reply_bytes_ ? 1 : 0;
+    }
+    wrong_ += rows - right;
+    forget_results(slots, rows);
+  }
+
   static void forget(const PacketSlots& slots, uint32_t rows) {
     std::memset(slots.replies, '#', uint64_t{rows} * slots.reply_stride);
-    std::memset(static_cast<void*>(slots.results), 0, rows * sizeof *slots.results);
+    forget_results(slots, rows);
   }
   static void put_frames(const PacketSlots& slots, const Drawn& drawn, uint32_t rows) {
     std::memcpy(slots.frames, drawn.frames.data(), drawn.frames.size());
@@ -168,8 +181,13 @@ class PacketLoad {
     }
   }
 
+  static void forget_results(const PacketSlots& slots, uint32_t rows) {
+    std::memset(static_cast<void*>(slots.results), 0, rows * sizeof *slots.results);
+  }
+
   const uint64_t items_;
   const uint64_t value_bytes_;
+  const uint32_t reply_bytes_;
   gpu::ItemTable table_;
   std::atomic<uint64_t> wrong_{0};
 };

@@ -6,10 +6,12 @@ PAPER = "1.3 M items, keys of 16 B (packets of 96 B), values of 2 B, one 10 GbE 
 NETWORK = "no 10 GbE card: by TCP on this machine, client and server share the cores"
 BOTH = SERVERS + " --protocol memcached --spawn-memcached --value-size 2"
 PEERS = (("isotherm-server", "isotherm (memcached)"), ("memcached 1.6", "memcached"))
-PACKETS = "packet_bench --items {records} --rounds 3 --calls 1000"
+PACKETS = "packet_bench --items {records} --rounds 3 --calls 1000 --seconds 0.1"
 FRAMES = r"^GET frames: (?P<y>[\d.]+) M/s .*? (?P<streams>\d+) streams of (?P<rows>\d+); .*same bytes: (?P<bus>[\d.]+)"
 BATCH = r"^batches of (?P<rows>\d+), read where they lie: p50 (?P<p50>[\d.]+) us, p95 (?P<p95>[\d.]+) us"
 ENERGY = r"^(?P<x>GET .*?|PUT .*?|95/5 .*?)  +(?P<rate>[\d.]+) +(?P<watts>[\d.]+) +(?P<joule>[\d.]+)$"
+FRAME_ENERGY = (r"^energy, values of (?P<value>\d+) bytes, (?P<share>1/\d+) of the rate: (?P<rate>[\d.]+) M/s, (?P<watts>\d+) W, "
+                r"(?P<joule>[\d.]+) M frames/J")
 
 
 def figures(panel, name, factor=1.0):
@@ -66,11 +68,15 @@ PRESETS = (
                                            "paper: p95 at 8 M/s, less than": {512: 300}}}),
     Preset(
         "memcachedgpu-4", "power and requests a joule", PAPER + "; the whole system's watts",
-        "the GPU's own watts; lookups of a u64 table that lies on the GPU, not requests from a network",
+        "the GPU's own watts; raw frames from memory, at the full rate and at shares of it, and lookups of a u64 table "
+        "that lies on the GPU",
         "load", {"power": "W", "efficiency": "M requests/J"},
         (Run("device_energy_bench --entries {records} --seconds {seconds}", (
             Line("power", ENERGY, "GPU", "{x}", "watts"),
-            Line("efficiency", ENERGY, "GPU", "{x}", "joule")), needs="gpu"),),
+            Line("efficiency", ENERGY, "GPU", "{x}", "joule")), needs="gpu"),
+         Run("packet_bench --items {min(records, 10_000_000)} --rounds 3 --calls 1000 --seconds {seconds}", (
+             Line("power", FRAME_ENERGY, "GPU", "frames, {value} B, {share}", "watts"),
+             Line("efficiency", FRAME_ENERGY, "GPU", "frames, {value} B, {share}", "joule")), needs="gpu")),
         records=100_000_000, points={"efficiency": {"paper: K20c, system": {"at 13 M/s": 0.062}},
                                      "power": {"paper: K20c alone": {"at 13 M/s": 71}}}),
     Preset(
