@@ -351,6 +351,8 @@ class Batch {
   void view(Row first, Row end) { views_.push_back({first, end}); }
   // Appends a copy of a row of another batch.
   Row append(const Columns& from, Row row);
+  // Makes room for so many rows more, so that appending them moves no row. Throws std::bad_alloc.
+  void reserve(uint64_t rows);
   // Appends so many puts and erases, of the database that is selected; the first of their rows.
   // Whoever calls sets each of them before the batch runs, several threads if they like.
   Row add_changes(Row count);

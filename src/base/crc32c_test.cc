@@ -25,5 +25,19 @@ TEST(Crc32cTest, TheInstructionAndPlainCodeAgreeAlsoInPieces) {
   }
 }
 
+// Long texts are summed in several pieces side by side.
+TEST(Crc32cTest, LongTextsHaveTheSumsOfPlainCode) {
+  std::string text(20'000, ' ');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i / 7 + i * 37);
+  for (size_t first = 0; first < 9; ++first) {
+    for (const size_t bytes : {3071, 3072, 3073, 3080, 6143, 6144, 9300, 19'000}) {
+      const uint32_t before = static_cast<uint32_t>(first * 0x12345678);
+      EXPECT_EQ(crc32c(before, text.data() + first, bytes),
+                crc32c_plain(before, text.data() + first, bytes))
+          << first << ", " << bytes;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace isotherm::crc32c_test

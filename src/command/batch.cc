@@ -70,9 +70,15 @@ Batch::Row Batch::get_all(std::span<const std::string_view> keys) {
   return first;
 }
 
+void Batch::reserve(uint64_t rows) {
+  if (rows <= capacity_ - size_) return;
+  if (rows > std::numeric_limits<Row>::max() - size_) throw std::bad_alloc();
+  grow(std::max(first_capacity, size_ + static_cast<Row>(rows)));
+}
+
 Batch::Row Batch::add_changes(Row count) {
   const Row first = size_;
-  if (capacity_ - size_ < count) grow(size_ + count);
+  reserve(count);
   size_ += count;
   writes_ |= count != 0;
   return first;

@@ -144,6 +144,21 @@ TEST(Batch, GrowsWithItsRowsInPlace) {
   }
 }
 
+TEST(Batch, RowsForWhichThereIsRoomDoNotMove) {
+  Batch batch;
+  batch.get("before");
+  batch.reserve(1000);
+  const std::string_view* const keys = batch.columns().key;
+  for (int part = 0; part < 100; ++part) {
+    EXPECT_EQ(batch.add_changes(10), 1u + 10u * static_cast<uint32_t>(part));
+  }
+  EXPECT_EQ(batch.columns().key, keys);
+  EXPECT_EQ(keys[0], "before");
+  EXPECT_THROW(batch.reserve(uint64_t{1} << 32), std::bad_alloc);
+  EXPECT_EQ(batch.columns().key, keys);
+  for (Batch::Row row = 1; row < batch.size(); ++row) batch.set_change(row, Op::erase, "k", {}, 0);
+}
+
 TEST(Batch, GetsOfManyKeysAreGetsOfEach) {
   std::vector<std::string> texts;
   for (int i = 0; i < 1000; ++i) texts.push_back("key" + std::to_string(i));

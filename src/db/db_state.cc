@@ -153,6 +153,7 @@ DbStatus DbState::read_at(const TreeMoment& moment, std::string_view key, std::s
 }
 
 DbStatus DbState::check(const WriteGroup& group) const {
+  if (!group.has_merges() && group.bytes() <= WritePlan::most_value) return {};
   for (size_t i = 0; i < group.size(); ++i) {
     const WriteGroup::Row row = group.row(i);
     if (std::max(row.key.size(), row.value.size()) > WritePlan::most_value) {

@@ -75,6 +75,11 @@ void WritePlan::fill_parts(Batch& batch, WorkerPool& pool) const {
 }
 
 void WritePlan::fill(Batch& batch, const WriteGroup& intents, WorkerPool* pool) {
+  uint64_t rows = 2 * folded_.size() + intents.size();
+  for (const Part& part : parts_) {
+    rows += part.group->size() + (part.checks == nullptr ? 0 : part.checks->size());
+  }
+  batch.reserve(rows);
   fill_checks(batch);
   checks_ = batch.size();
   for (auto& [key, folded] : folded_) folded.get = batch.get(key);

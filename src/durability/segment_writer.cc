@@ -69,7 +69,11 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
   left_ = std::exchange(mapped_, {});
   close();
   file_ = made;
-  mapped_ = mapped.at != nullptr ? mapped : Mapping{files_.map(file_, bytes, false), bytes};
+  // Of one that is made for a large block each page would be a fault: it is written by calls.
+  mapped_ = mapped;
+  if (mapped_.at == nullptr && bytes == segment_bytes_) {
+    mapped_ = {files_.map(file_, bytes, false), bytes};
+  }
   begins_ = false;
   prepares_ = prepares;
   capacity_ = bytes;

@@ -267,7 +267,7 @@ bool ItemCache::reclaim(uint64_t limit, uint64_t fields) {
                            calls_ % patience_calls == 0)) {
     oldest_ = store_.epochs_.advance();
   }
-  const uint64_t most = std::max<uint64_t>(limit, retired_.size() / 8);
+  const uint64_t most = std::max(limit, std::min<uint64_t>(retired_.size() / 8, 4 * limit));
   for (uint64_t freed = 0; front_is_free() && freed < most; ++freed) {
     const Location location = retired_.pop().location;
     count_retired(-static_cast<int64_t>(ItemStore::footprint(location)));

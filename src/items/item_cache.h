@@ -44,10 +44,10 @@ class ItemCache {
   // Frees an item that was published and unlinked, once no reader can see it.
   void retire(Location location);
 
-  // Frees retired items that no reader can see any more, at most `limit` or an eighth of them,
-  // whichever is more, so that no load makes them pile up, and does a small share of the
-  // housekeeping. Of a large object it frees a part. It costs nearly nothing when nothing waits.
-  // True while the limit left some behind.
+  // Frees retired items that no reader can see any more, at most `limit`, or an eighth of them and
+  // four times `limit`, whichever of these is less, where that is more, so that no load makes them
+  // pile up; and does a small share of the housekeeping. Of a large object it frees a part. It
+  // costs nearly nothing when nothing waits. True while the limit left some behind.
   bool reclaim(uint64_t limit = default_limit);
   static constexpr uint32_t default_limit = 1024;
   // At the cap: frees whatever no reader holds back, but that of large objects, too, only a part.
