@@ -28,6 +28,14 @@ size_t written_bytes(std::string_view text) {
   return text.size();
 }
 
+// They lie in the order in which they were written, and are read in that of their hashes.
+void prefetch(const RecordHeader& record) {
+  constexpr size_t line = 64;
+  const auto* const at = reinterpret_cast<const char*>(&record);
+  __builtin_prefetch(at);
+  __builtin_prefetch(at + line);
+}
+
 }  // namespace
 
 // A file of the journal.
@@ -63,12 +71,11 @@ JournalReader::JournalReader(const std::string& folder, const std::string& name,
   found_ = true;
   check_names(folder, name);
   for (uint64_t number = manifest_.first; number <= manifest_.last; ++number) {
-    mappings_.push_back(map_segment(number));
-    if (number > manifest_.first) keep_until(mappings_.back()->header<SegmentHeader>().first_lsn);
+    segments_.emplace_back().file = map_segment(number);
+    if (number > manifest_.first) keep_until(segments_.back().header().first_lsn);
   }
   last_version_ = manifest_.base.version;
-  for (size_t i = 0; i < mappings_.size(); ++i) read_segment(i);
-  sort();
+  read_segments();
 }
 
 JournalReader::~JournalReader() = default;
@@ -84,7 +91,7 @@ std::unique_ptr<JournalReader::Mapping> JournalReader::map_segment(uint64_t numb
 
 // Of the last segment but one, behind which nothing is before the next one's first record.
 void JournalReader::keep_until(uint64_t next_lsn) {
-  Mapping& mapping = **std::prev(mappings_.end(), 2);
+  Mapping& mapping = *std::prev(segments_.end(), 2)->file;
   const uint64_t first_lsn = mapping.header<SegmentHeader>().first_lsn;
   if (next_lsn >= first_lsn) mapping.keep(sizeof(SegmentHeader) + (next_lsn - first_lsn));
 }
@@ -121,44 +128,101 @@ void JournalReader::check_names(const std::string& folder, const std::string& na
   }
 }
 
+const SegmentHeader& JournalReader::Segment::header() const {
+  return file->header<SegmentHeader>();
+}
+
+// Each by one thread; what is wrong is said in their order. Then each part by one.
+void JournalReader::read_segments() {
+  constexpr uint64_t worth_threads = 4 << 20;
+  uint64_t bytes = 0;
+  for (const Segment& segment : segments_) bytes += segment.file->text().size();
+  WorkerPool pool(bytes < worth_threads ? 1 : parts());
+  pool.run(static_cast<uint32_t>(segments_.size()),
+           [this](uint32_t index, uint32_t) { read_segment(index); });
+  for (size_t index = 0; index < segments_.size(); ++index) take_in(index);
+  pool.run(parts(), [this](uint32_t part, uint32_t) { sort_part(part); });
+}
+
+// As far as its blocks can be read, and no further than the next one's first.
 void JournalReader::read_segment(size_t index) {
-  const Mapping& mapping = *mappings_[index];
-  const auto& header = mapping.header<SegmentHeader>();
-  const bool is_last = index + 1 == mappings_.size();
-  if (index == 0 ? manifest_.first == 1 && header.first_lsn != 0 : header.first_lsn != end_lsn_) {
-    mapping.fail("does not begin where the one before it ends");
-  }
-  end_lsn_ = header.first_lsn;
-  if (index == 0) first_lsn_ = end_lsn_;
-  last_version_ = std::max(last_version_, header.first_version);
-  const uint64_t end =
-      is_last ? ~uint64_t{0} : mappings_[index + 1]->header<SegmentHeader>().first_lsn;
-  std::string_view rest = mapping.text().substr(sizeof header);
-  while (end_lsn_ < end) {
-    const BlockHeader* const block = find_block(rest, end_lsn_, manifest_.store);
-    if (block == nullptr) break;
-    std::string_view body = block->body();
-    while (const RecordHeader* const record = first_record(body)) {
-      if (!is_known_record(*record)) {
-        mapping.fail(
-            "has a record that this version cannot read, before byte " +
-            std::to_string(mapping.text().size() - rest.size() + sizeof *block + block->bytes));
-      }
-      note(*record);
-      body.remove_prefix(record_bytes(record->key_bytes, record->value_bytes));
-    }
-    if (!body.empty()) break;
+  Segment& segment = segments_[index];
+  segment.parts.resize(parts_.size());
+  segment.end_lsn = segment.header().first_lsn;
+  segment.last_version = segment.header().first_version;
+  const bool is_last = index + 1 == segments_.size();
+  const uint64_t end = is_last ? ~uint64_t{0} : segments_[index + 1].header().first_lsn;
+  std::string_view rest = segment.file->text().substr(sizeof(SegmentHeader));
+  while (segment.end_lsn < end) {
+    const BlockHeader* const block = find_block(rest, segment.end_lsn, manifest_.store);
+    if (block == nullptr || !note_block(block->body(), segment)) break;
     rest.remove_prefix(sizeof *block + block->bytes);
-    end_lsn_ = block->end_lsn();
+    segment.end_lsn = block->end_lsn();
   }
-  const size_t written = is_last ? written_bytes(rest) : 0;
-  if (is_last ? is_damage(rest, written, end_lsn_) : end_lsn_ != end) {
-    mapping.fail("is damaged at byte " + std::to_string(mapping.text().size() - rest.size()) +
-                 ": a record that was on disk cannot be read");
+  segment.unread = rest.size();
+}
+
+bool JournalReader::note_block(std::string_view body, Segment& segment) const {
+  while (const RecordHeader* const record = first_record(body)) {
+    segment.has_unknown = !is_known_record(*record);
+    if (segment.has_unknown) return false;
+    note(*record, segment);
+    body.remove_prefix(record_bytes(record->key_bytes, record->value_bytes));
   }
-  if (!is_last) return;
-  torn_bytes_ = written;
-  used_bytes_ = mapping.text().size() - rest.size() + torn_bytes_;
+  return body.empty();
+}
+
+// What the base has told of counts no more.
+void JournalReader::note(const RecordHeader& record, Segment& segment) const {
+  ++segment.records;
+  segment.last_version = std::max(segment.last_version, record.version);
+  if (record.op == RecordOp::mark || record.version <= manifest_.base.version) return;
+  if (record.op == RecordOp::flush) {
+    return note_flush(segment.flushed, record.database, record.version);
+  }
+  const uint64_t hash = hash_bytes(record.key(), record.database);
+  segment.parts[hash % parts_.size()].push_back({hash, &record});
+}
+
+void JournalReader::note_flush(std::map<uint32_t, uint64_t>& flushed, uint32_t database,
+                               uint64_t version) {
+  uint64_t& last = flushed[database];
+  last = std::max(last, version);
+}
+
+// Behind those before it.
+void JournalReader::take_in(size_t index) {
+  const Segment& segment = segments_[index];
+  const Mapping& file = *segment.file;
+  const uint64_t first_lsn = segment.header().first_lsn;
+  if (index == 0 ? manifest_.first == 1 && first_lsn != 0 : first_lsn != end_lsn_) {
+    file.fail("does not begin where the one before it ends");
+  }
+  if (index == 0) first_lsn_ = first_lsn;
+  end_lsn_ = segment.end_lsn;
+  last_version_ = std::max(last_version_, segment.last_version);
+  records_ += segment.records;
+  for (const auto& [database, version] : segment.flushed) note_flush(flushed_, database, version);
+  const size_t read = file.text().size() - segment.unread;
+  if (segment.has_unknown) {
+    file.fail("has a record that this version cannot read, in the block at byte " +
+              std::to_string(read));
+  }
+  if (index + 1 == segments_.size()) return end_with(file.text().substr(read));
+  if (end_lsn_ != segments_[index + 1].header().first_lsn) fail_as_damaged(file, read);
+}
+
+// The last segment, behind its last block that can be read.
+void JournalReader::end_with(std::string_view rest) {
+  const Mapping& file = *segments_.back().file;
+  torn_bytes_ = written_bytes(rest);
+  used_bytes_ = file.text().size() - rest.size() + torn_bytes_;
+  if (is_damage(rest, torn_bytes_, end_lsn_)) fail_as_damaged(file, used_bytes_ - torn_bytes_);
+}
+
+void JournalReader::fail_as_damaged(const Mapping& file, size_t at) {
+  file.fail("is damaged at byte " + std::to_string(at) +
+            ": a record that was on disk cannot be read");
 }
 
 // Whether a block behind says that what should be at `lsn` was on disk. The magic number of a block
@@ -174,34 +238,23 @@ bool JournalReader::is_damage(std::string_view rest, size_t written, uint64_t ls
   return false;
 }
 
-// What the base has told of counts no more.
-void JournalReader::note(const RecordHeader& record) {
-  ++records_;
-  last_version_ = std::max(last_version_, record.version);
-  if (record.op == RecordOp::mark || record.version <= manifest_.base.version) return;
-  if (record.op == RecordOp::flush) {
-    uint64_t& version = flushed_[record.database];
-    version = std::max(version, record.version);
-    return;
-  }
-  const uint64_t hash = hash_bytes(record.key(), record.database);
-  parts_[hash % parts_.size()].push_back({hash, &record});
-}
-
 std::vector<uint32_t> JournalReader::flushed() const {
   std::vector<uint32_t> databases;
   for (const auto& [database, version] : flushed_) databases.push_back(database);
   return databases;
 }
 
-void JournalReader::sort() {
-  constexpr uint64_t worth_threads = 1 << 16;
-  const auto sort_part = [this](uint32_t part, uint32_t) {
-    std::sort(parts_[part].begin(), parts_[part].end(),
-              [](const Entry& a, const Entry& b) { return a.hash < b.hash; });
-  };
-  const auto parts = static_cast<uint32_t>(parts_.size());
-  WorkerPool(records_ < worth_threads ? 1 : parts).run(parts, sort_part);
+// Of all segments.
+void JournalReader::sort_part(uint32_t part) {
+  std::vector<Entry>& all = parts_[part];
+  size_t count = 0;
+  for (const Segment& segment : segments_) count += segment.parts[part].size();
+  all.reserve(count);
+  for (Segment& segment : segments_) {
+    const std::vector<Entry> its = std::move(segment.parts[part]);
+    all.insert(all.end(), its.begin(), its.end());
+  }
+  std::sort(all.begin(), all.end(), [](const Entry& a, const Entry& b) { return a.hash < b.hash; });
 }
 
 bool JournalReader::is_flushed(const RecordHeader& record) const {
@@ -216,6 +269,7 @@ void JournalReader::read(uint32_t part, const Visit& visit) const {
 
 void JournalReader::read(uint32_t part, const Visit& visit, const VisitErased& erased,
                          const VisitParts& parts_alone) const {
+  constexpr size_t ahead = 16;
   const std::vector<Entry>& entries = parts_[part];
   std::vector<Entry> group, others;  // of one hash
   ValueParts parts;
@@ -223,6 +277,7 @@ void JournalReader::read(uint32_t part, const Visit& visit, const VisitErased& e
   for (size_t i = 0; i < entries.size();) {
     for (const uint64_t hash = entries[i].hash; i < entries.size() && entries[i].hash == hash;
          ++i) {
+      if (i + ahead < entries.size()) prefetch(*entries[i + ahead].record);
       if (!is_flushed(*entries[i].record)) group.push_back(entries[i]);
     }
     while (!group.empty()) {
@@ -303,9 +358,7 @@ bool JournalReader::keeps(uint32_t database, std::string_view key, int64_t& expi
 
 std::vector<uint64_t> JournalReader::segment_lsns() const {
   std::vector<uint64_t> lsns;
-  for (const auto& mapping : mappings_) {
-    lsns.push_back(mapping->header<SegmentHeader>().first_lsn);
-  }
+  for (const Segment& segment : segments_) lsns.push_back(segment.header().first_lsn);
   return lsns;
 }
 

@@ -12,8 +12,9 @@
 // there is a base (durability/record.h), records up to its version are passed over; what it has
 // comes first, as far as `keeps` has it.
 //
-// Threads. `parts` parts hold disjoint keys, and may be read by a thread each.
-// Memory. The files are mapped; beside them 16 bytes a record.
+// Threads. The constructor has as many as there are parts, where there is enough to read. Parts
+// hold disjoint keys, and may be read by a thread each. Memory. The files are mapped; beside them
+// 16 bytes a record.
 #pragma once
 
 #include <cstdint>
@@ -107,21 +108,43 @@ class JournalReader {
     }
   };
 
+  // What one segment has.
+  struct Segment {
+    std::unique_ptr<Mapping> file;
+    std::vector<std::vector<Entry>> parts;
+    std::map<uint32_t, uint64_t> flushed;
+    uint64_t records = 0;
+    uint64_t last_version = 0;
+    uint64_t end_lsn = 0;  // of the last block that can be read
+    size_t unread = 0;     // bytes behind that
+    bool has_unknown =
+        false;  // the block behind it has a record of another version of this program
+
+    const SegmentHeader& header() const;
+  };
+
   std::unique_ptr<Mapping> map_segment(uint64_t number) const;
   void keep_until(uint64_t next_lsn);
   void check_names(const std::string& folder, const std::string& name);
+  void read_segments();
   void read_segment(size_t index);
-  void note(const RecordHeader& record);
+  bool note_block(std::string_view body, Segment& segment) const;
+  void note(const RecordHeader& record, Segment& segment) const;
+  static void note_flush(std::map<uint32_t, uint64_t>& flushed, uint32_t database,
+                         uint64_t version);
+  void take_in(size_t index);
+  void end_with(std::string_view rest);
+  [[noreturn]] static void fail_as_damaged(const Mapping& file, size_t at);
   static const RecordHeader* put_together(const RecordHeader* put, const ValueParts& parts,
                                           std::string& text);
-  void sort();
+  void sort_part(uint32_t part);
   bool is_flushed(const RecordHeader& record) const;
   bool is_damage(std::string_view rest, size_t written, uint64_t lsn) const;
 
   const std::string base_;
   bool found_ = false;
   Manifest manifest_{};
-  std::vector<std::unique_ptr<Mapping>> mappings_;
+  std::vector<Segment> segments_;
   std::vector<std::vector<Entry>> parts_;  // sorted by hash
   std::map<uint32_t, uint64_t> flushed_;   // the version of each database's last flush
   uint64_t first_lsn_ = 0;
