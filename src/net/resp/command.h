@@ -142,8 +142,16 @@ class Call {
   // The same from rows and a text, which must stay until then.
   ISOTHERM_INLINE void answer_with(Encode encode, std::string_view text, Batch::Row first_row,
                                    uint32_t rows = 1, int64_t number = 0) {
-    queue_.answers.push_back(
-        {encode, text, first_row, rows, number, session.version, queue_.begin, queue_.origin});
+    // Written where it stays: a copy of fields that were just written waits for all of them.
+    Answer& answer = queue_.answers.emplace_back();
+    answer.encode = encode;
+    answer.text = text;
+    answer.first_row = first_row;
+    answer.rows = rows;
+    answer.number = number;
+    answer.version = session.version;
+    answer.begin = queue_.begin;
+    answer.origin = queue_.origin;
   }
   // The answer is made by `encode` from `text`, which must stay until then.
   void answer_text(Encode encode, std::string_view text, int64_t number = 0) {
