@@ -48,6 +48,8 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports overlapping copies inside std::string's own operator+ (GCC bug 105651).
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+  # Below so many KiB it does not look for memory that it could use again, which takes a sixteenth of its time.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1048576>")
 endif()
 
 if(ISOTHERM_SANITIZE)
@@ -90,9 +92,10 @@ endif()
 function(isotherm_set_isa_flags)
   foreach(source IN LISTS ARGN)
     if(source MATCHES "_avx2\\.cc$")
-      set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS "-mavx2;-mbmi;-mbmi2")
+      set_source_files_properties("${source}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+        COMPILE_OPTIONS "-mavx2;-mbmi;-mbmi2")
     elseif(source MATCHES "_avx512\\.cc$")
-      set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS
+      set_source_files_properties("${source}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS
         "-mavx512f;-mavx512vl;-mavx512dq;-mavx512bw;-mbmi;-mbmi2")
     endif()
   endforeach()

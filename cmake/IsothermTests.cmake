@@ -149,13 +149,15 @@ endfunction()
 function(isotherm_add_tool_tests)
   add_test(NAME tools.check_layers_test
     COMMAND python3 "${PROJECT_SOURCE_DIR}/tools/check_layers_test.py")
+  add_test(NAME tools.check_includes_test
+    COMMAND python3 "${PROJECT_SOURCE_DIR}/tools/check_includes_test.py")
   add_test(NAME tools.check_isa_symbols_test
     COMMAND "${PROJECT_SOURCE_DIR}/tools/check_isa_symbols_test.sh" "${CMAKE_CXX_COMPILER}"
       "${PROJECT_BINARY_DIR}/isa-symbols-test")
   add_test(NAME tools.check_isa_symbols
     COMMAND "${PROJECT_SOURCE_DIR}/tools/check_isa_symbols.sh" "${PROJECT_BINARY_DIR}")
-  set_tests_properties(tools.check_layers_test tools.check_isa_symbols_test
-    tools.check_isa_symbols PROPERTIES LABELS tools TIMEOUT 300)
+  set_tests_properties(tools.check_layers_test tools.check_includes_test
+    tools.check_isa_symbols_test tools.check_isa_symbols PROPERTIES LABELS tools TIMEOUT 300)
   if(NOT ISOTHERM_SANITIZE)
     add_test(NAME package.find_package
       COMMAND ${CMAKE_COMMAND} -DBUILD=${PROJECT_BINARY_DIR} -DSOURCE=${PROJECT_SOURCE_DIR}

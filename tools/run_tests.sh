@@ -67,7 +67,7 @@ gtests() {
 
 stage_setup() { tools/setup.sh test; }
 stage_format() { tools/format.sh --check; }
-stage_layers() { tools/check_layers.py; }
+stage_layers() { tools/check_layers.py && tools/check_includes.py; }
 # Of the small benchmarks that no test runs a third is compiled each time, in turn by the number of commits.
 stage_release() {
   local programs=(bench/*_bench.cc) targets=() turn i

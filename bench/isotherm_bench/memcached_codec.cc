@@ -3,6 +3,7 @@
 #include <charconv>
 #include <optional>
 #include <stdexcept>
+#include <system_error>
 
 namespace isotherm::bench {
 namespace {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <sstream>
+#include <system_error>
 
 #include "base/memory_amount.h"
 #include "engine/option_clash.h"

@@ -9,6 +9,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <system_error>
 
 namespace isotherm::bench {
 namespace {

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstring>
 #include <optional>
+#include <system_error>
 
 namespace isotherm::bench {
 namespace {

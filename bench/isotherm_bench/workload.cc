@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <system_error>
 
 namespace isotherm::bench {
 namespace {

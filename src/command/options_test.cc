@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "isotherm/status.h"
 
 namespace isotherm::options_test {

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <new>
 #include <random>
 #include <stdexcept>
 #include <thread>

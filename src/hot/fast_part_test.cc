@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "items/poison.h"
 

@@ -1,4 +1,5 @@
 // A LineIndex whose memory ends: what is in it stays, what does not fit is refused.
+#include <new>
 #include <random>
 #include <unordered_map>
 

@@ -1,6 +1,7 @@
 // How the values of counters are read, as items/change.h says.
 #include <charconv>
 #include <limits>
+#include <system_error>
 
 #include "items/change.h"
 

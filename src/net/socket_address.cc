@@ -5,6 +5,7 @@
 #include <sys/un.h>
 
 #include <charconv>
+#include <system_error>
 
 namespace isotherm::net {
 namespace {

@@ -4,6 +4,7 @@
 // Threads. As SortedTier.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>

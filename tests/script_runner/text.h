@@ -11,6 +11,7 @@
 // wrong one must fail loudly with its place.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <stdexcept>
 #include <string>
