@@ -123,6 +123,7 @@ function(isotherm_add_gpu_programs target)
   if(ISOTHERM_CUDA_TO_PTX)
     add_library(${target} OBJECT EXCLUDE_FROM_ALL "${united}")
     set_target_properties(${target} PROPERTIES CUDA_PTX_COMPILATION ON CUDA_ARCHITECTURES 90-virtual)
+    target_compile_options(${target} PRIVATE --Ofast-compile=max)  # nobody runs it
   else()
     add_executable(${target} EXCLUDE_FROM_ALL "${united}")
     set_target_properties(${target} PROPERTIES
