@@ -16,9 +16,9 @@ namespace isotherm {
 
 namespace {
 
-// The bytes up to the last one that is not zero. A file is mostly zeros that were reserved, which a
-// library function passes over by pages.
-size_t written_bytes(std::string_view text) {
+// The bytes up to the last one that is not zero. Where the file system does not know what was
+// reserved alone, a file is mostly zeros, which a library function passes over by pages.
+size_t bytes_before_zeros(std::string_view text) {
   constexpr size_t page = 4096;
   static constexpr char zeros[page] = {};
   while (text.size() >= page && std::memcmp(text.data() + text.size() - page, zeros, page) == 0) {
@@ -215,9 +215,11 @@ void JournalReader::take_in(size_t index) {
 // The last segment, behind its last block that can be read.
 void JournalReader::end_with(std::string_view rest) {
   const Mapping& file = *segments_.back().file;
-  torn_bytes_ = written_bytes(rest);
-  used_bytes_ = file.text().size() - rest.size() + torn_bytes_;
-  if (is_damage(rest, torn_bytes_, end_lsn_)) fail_as_damaged(file, used_bytes_ - torn_bytes_);
+  const uint64_t begin = file.text().size() - rest.size();
+  const uint64_t written_end = std::max(begin, file.written_bytes());
+  torn_bytes_ = bytes_before_zeros(rest.substr(0, written_end - begin));
+  used_bytes_ = begin + torn_bytes_;
+  if (is_damage(rest, torn_bytes_, end_lsn_)) fail_as_damaged(file, begin);
 }
 
 void JournalReader::fail_as_damaged(const Mapping& file, size_t at) {

@@ -40,6 +40,7 @@ class MappedFile {
     if (is_file) bytes_ = static_cast<uint64_t>(status.st_size);
     if (bytes_ != 0) address_ = has_no_holes(status) ? map(file) : read(file);
     const int error = errno;
+    written_bytes_ = end_of_data(file, bytes_);
     ::close(file);
     if (!is_file) fail("is a folder or a device, no file");
     if (address_ == MAP_FAILED) fail("cannot be read: " + reason_of(error));
@@ -49,6 +50,8 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::string_view text() const { return {static_cast<const char*>(address_), bytes_}; }
+  // Behind so many of them are zeros that were reserved, as far as the file system knows.
+  uint64_t written_bytes() const { return std::min(written_bytes_, bytes_); }
   // Of the file only its first `bytes` are wanted from now on; what was shown counts no more. Few
   // of them are copied: a process has some 65,000 maps, and there may be more files.
   void keep(uint64_t bytes) {
@@ -70,6 +73,17 @@ class MappedFile {
   static bool has_no_holes(const struct stat& status) {
     constexpr int64_t block = 512;
     return status.st_blocks * block >= status.st_size;
+  }
+  static uint64_t end_of_data(int file, uint64_t bytes) {
+    uint64_t end = 0;
+    while (end < bytes) {
+      const off_t data = ::lseek(file, static_cast<off_t>(end), SEEK_DATA);
+      if (data < 0) return errno == ENXIO ? end : bytes;
+      const off_t hole = ::lseek(file, data, SEEK_HOLE);
+      if (hole < 0) return bytes;
+      end = static_cast<uint64_t>(hole);
+    }
+    return end;
   }
   void* map(int file) const { return ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file, 0); }
   // A look at a hole of a file in memory takes room of its disk, and is a signal where that is
@@ -97,6 +111,7 @@ class MappedFile {
   const std::string name_;
   void* address_ = nullptr;
   uint64_t bytes_ = 0;
+  uint64_t written_bytes_ = 0;
   std::unique_ptr<char[]> copy_;
 };
 
