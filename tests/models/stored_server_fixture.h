@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "durability/rdb_file.h"
+#include "models/copied_files.h"
 #include "models/faulty_files.h"
 #include "server/server.h"
 #include "server/test_client.h"
@@ -58,7 +59,7 @@ class StoredServerFixture : public ::testing::Test {
   // none may be compacted meanwhile.
   void crash() {
     const std::string left = options_.dir + ".left";
-    std::filesystem::copy(options_.dir, left, std::filesystem::copy_options::recursive);
+    copy_files(options_.dir, left);
     stop();
     std::filesystem::remove_all(options_.dir);
     std::filesystem::rename(left, options_.dir);
