@@ -17,8 +17,8 @@ cd "$(dirname "$0")/.."
 
 stages=(setup cuda clang format layers release python linearizability system package ctest
   tsan_build scripts asan tsan tidy fuzz)
-declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=170 [clang]=420 [release]=230
-  [scripts]=110 [unit]=300 [asan]=260 [tsan_build]=220 [tsan]=250 [tidy]=190 [fuzz]=25 [ctest]=60 [python]=40
+declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=170 [clang]=390 [release]=230
+  [scripts]=110 [unit]=300 [asan]=260 [tsan_build]=200 [tsan]=250 [tidy]=190 [fuzz]=25 [ctest]=60 [python]=40
   [package]=50 [linearizability]=60 [system]=60 [quick]=120 [noise]=900)
 export ISOTHERM_TEST_LONG=0
 fuzz_seconds=10
