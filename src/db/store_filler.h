@@ -4,7 +4,7 @@
 // What has expired is left out. Keys and values have to stay until `finish`, or the next batch,
 // unless they are told to be copied.
 //
-// Threads. One each, as many as there are parts of what is read.
+// Threads. One each.
 #pragma once
 
 #include <atomic>

@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/reason_of.h"
 #include "base/worker_pool.h"
@@ -59,11 +61,16 @@ void put_parts(StoreFiller& filler, const ValueParts& parts, int64_t expiry, std
   filler.put({last.database, last.key(), value, expiry, last.flags, state_of(last, now_ms)}, true);
 }
 
-// For indexes of a fixed size alone, since it takes as long as reading all.
+// Indexes of a fixed size need the exact number, which takes as long as reading all.
 void expect_keys(Engine& engine, const JournalReader& reader, const RdbFile* base) {
-  if (engine.options().index == IndexChoice::line) return;
   std::map<uint32_t, uint64_t> keys;
   if (base != nullptr) keys = base->items_by_database();
+  if (engine.options().index == IndexChoice::line) {
+    for (const auto& [database, least] : reader.keys_at_least()) {
+      keys[database] = std::max(keys[database], least);
+    }
+    return engine.expect_keys(keys);
+  }
   for (uint32_t part = 0; part < reader.parts(); ++part) {
     reader.read(part, [&](const RecordHeader& put, int64_t) { ++keys[put.database]; });
   }
@@ -78,7 +85,7 @@ void fill_from_base(Engine& engine, const JournalReader& reader, const RdbFile& 
     throw JournalError("journal: " + reader.path_of_base() +
                        " is not the snapshot that it was cut behind");
   }
-  WorkerPool(reader.parts()).run(file.parts(), [&](uint32_t part, uint32_t) {
+  WorkerPool(reader.threads()).run(file.parts(), [&](uint32_t part, uint32_t) {
     StoreFiller filler(engine, totals);
     ValueParts parts;
     file.read(part, [&](const RdbItem& item) {
@@ -131,8 +138,12 @@ void fill_store(Engine& engine, const JournalReader& reader) {
   expect_keys(engine, reader, has_base ? &*base : nullptr);
   if (has_base) fill_from_base(engine, reader, *base, totals);
   base.reset();  // it may be as large as the store
-  WorkerPool(reader.parts()).run(reader.parts(), [&](uint32_t part, uint32_t) {
-    StoreFiller filler(engine, totals);
+  std::vector<std::unique_ptr<StoreFiller>> fillers(reader.threads());
+  WorkerPool(reader.threads()).run(reader.parts(), [&](uint32_t part, uint32_t thread) {
+    if (fillers[thread] == nullptr) {
+      fillers[thread] = std::make_unique<StoreFiller>(engine, totals);
+    }
+    StoreFiller& filler = *fillers[thread];
     const auto put_one = [&](const RecordHeader& put, int64_t expiry) {
       const bool is_over = expiry != no_expiry && expiry <= now_ms;
       if (is_over && !has_database(engine, put.database)) return;

@@ -59,8 +59,8 @@ class JournalReader::Mapping : public MappedFile<JournalError> {
   }
 };
 
-JournalReader::JournalReader(const std::string& folder, const std::string& name, uint32_t parts)
-    : base_(folder + "/" + name), parts_(parts) {
+JournalReader::JournalReader(const std::string& folder, const std::string& name, uint32_t threads)
+    : base_(folder + "/" + name), threads_(threads), parts_(threads) {
   if (!std::filesystem::exists(manifest_path(base_))) {
     check_names(folder, name);
     manifest_.store = draw_seed();
@@ -135,9 +135,12 @@ const SegmentHeader& JournalReader::Segment::header() const {
 // Each by one thread; what is wrong is said in their order. Then each part by one.
 void JournalReader::read_segments() {
   constexpr uint64_t worth_threads = 4 << 20;
+  constexpr uint64_t part_bytes = 4 << 20;
+  constexpr uint64_t most_parts = 16;  // for a thread
   uint64_t bytes = 0;
-  for (const Segment& segment : segments_) bytes += segment.file->text().size();
-  WorkerPool pool(bytes < worth_threads ? 1 : parts());
+  for (const Segment& segment : segments_) bytes += segment.file->written_bytes();
+  parts_.resize(threads_ * std::clamp<uint64_t>(bytes / part_bytes / threads_, 1, most_parts));
+  WorkerPool pool(bytes < worth_threads ? 1 : threads_);
   pool.run(static_cast<uint32_t>(segments_.size()),
            [this](uint32_t index, uint32_t) { read_segment(index); });
   for (size_t index = 0; index < segments_.size(); ++index) take_in(index);
@@ -180,6 +183,11 @@ void JournalReader::note(const RecordHeader& record, Segment& segment) const {
   if (record.op == RecordOp::flush) {
     return note_flush(segment.flushed, record.database, record.version);
   }
+  const bool is_put = record.op == RecordOp::put && record.expiry == no_expiry;
+  if (!is_put) ++segment.unlike_puts;
+  if (segment.databases.empty() || *segment.databases.begin() != record.database) {
+    segment.databases.insert(record.database);
+  }
   const uint64_t hash = hash_bytes(record.key(), record.database);
   segment.parts[hash % parts_.size()].push_back({hash, &record});
 }
@@ -202,6 +210,8 @@ void JournalReader::take_in(size_t index) {
   end_lsn_ = segment.end_lsn;
   last_version_ = std::max(last_version_, segment.last_version);
   records_ += segment.records;
+  unlike_puts_ += segment.unlike_puts;
+  databases_.insert(segment.databases.begin(), segment.databases.end());
   for (const auto& [database, version] : segment.flushed) note_flush(flushed_, database, version);
   const size_t read = file.text().size() - segment.unread;
   if (segment.has_unknown) {
@@ -257,6 +267,14 @@ void JournalReader::sort_part(uint32_t part) {
     all.insert(all.end(), its.begin(), its.end());
   }
   std::sort(all.begin(), all.end(), [](const Entry& a, const Entry& b) { return a.hash < b.hash; });
+  uint64_t hashes = 0;
+  for (size_t i = 0; i < all.size(); ++i) hashes += i == 0 || all[i].hash != all[i - 1].hash;
+  hashes_.fetch_add(hashes, std::memory_order_relaxed);
+}
+
+std::map<uint32_t, uint64_t> JournalReader::keys_at_least() const {
+  if (databases_.size() != 1 || !flushed_.empty() || hashes_ <= unlike_puts_) return {};
+  return {{*databases_.begin(), hashes_ - unlike_puts_}};
 }
 
 bool JournalReader::is_flushed(const RecordHeader& record) const {

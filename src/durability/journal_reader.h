@@ -17,10 +17,12 @@
 // 16 bytes a record.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -40,7 +42,7 @@ class JournalReader {
  public:
   // The journal `name` in `folder`. Where there is none, `found` is false, and the manifest is for
   // a new one.
-  JournalReader(const std::string& folder, const std::string& name, uint32_t parts);
+  JournalReader(const std::string& folder, const std::string& name, uint32_t threads);
   ~JournalReader();
   JournalReader(const JournalReader&) = delete;
   JournalReader& operator=(const JournalReader&) = delete;
@@ -81,7 +83,11 @@ class JournalReader {
   // Throws JournalError where values that will expire then may not lack what their parts need.
   static void check_may_lack(const ValueParts& parts, int64_t expiry);
   std::vector<uint32_t> flushed() const;
+  // Of how many keys a database will have at the least, where that is easily told: of a journal of
+  // one database that was not flushed, keys without an expiry that were never erased.
+  std::map<uint32_t, uint64_t> keys_at_least() const;
   uint32_t parts() const { return static_cast<uint32_t>(parts_.size()); }
+  uint32_t threads() const { return threads_; }
 
  private:
   class Mapping;
@@ -114,6 +120,8 @@ class JournalReader {
     std::vector<std::vector<Entry>> parts;
     std::map<uint32_t, uint64_t> flushed;
     uint64_t records = 0;
+    uint64_t unlike_puts = 0;  // of them: after each of these a key may be gone
+    std::set<uint32_t> databases;
     uint64_t last_version = 0;
     uint64_t end_lsn = 0;  // of the last block that can be read
     size_t unread = 0;     // bytes behind that
@@ -142,6 +150,7 @@ class JournalReader {
   bool is_damage(std::string_view rest, size_t written, uint64_t lsn) const;
 
   const std::string base_;
+  const uint32_t threads_;
   bool found_ = false;
   Manifest manifest_{};
   std::vector<Segment> segments_;
@@ -150,6 +159,9 @@ class JournalReader {
   uint64_t first_lsn_ = 0;
   uint64_t end_lsn_ = 0;
   uint64_t records_ = 0;
+  uint64_t unlike_puts_ = 0;
+  std::set<uint32_t> databases_;
+  std::atomic<uint64_t> hashes_{0};
   uint64_t torn_bytes_ = 0;
   uint64_t used_bytes_ = 0;
   uint64_t oldest_ = 0;

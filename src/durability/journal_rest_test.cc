@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
 #include <thread>
 
@@ -97,6 +98,26 @@ TEST_F(JournalRestTest, SmallSegmentsTakeNoMapOfTheProcess) {
     reader.read(part, [&](const RecordHeader& record, int64_t) { value = record.value(); });
   }
   EXPECT_EQ(value, std::to_string(starts - 1));
+}
+
+// So that an index has room for them from the start, and none for keys that are gone.
+TEST_F(JournalRestTest, ItTellsOfHowManyKeysItHasAtLeast) {
+  using Keys = std::map<uint32_t, uint64_t>;
+  const auto least = [&] { return JournalReader(folder, "test", 3).keys_at_least(); };
+  open(SyncPolicy::always);
+  for (int i = 0; i < 300; ++i) put("key" + std::to_string(i % 100), "value");
+  EXPECT_EQ(least(), (Keys{{0, 100}}));
+  Batch batch;
+  for (int i = 0; i < 10; ++i) {
+    batch.clear();
+    batch.erase("key" + std::to_string(i));
+    Worker(store->engine).submit(batch);
+  }
+  EXPECT_EQ(least(), (Keys{{0, 90}}));
+  put("soon over", "value", clock.now_ms() + 1000);
+  EXPECT_EQ(least(), (Keys{{0, 90}}));
+  Worker(store->engine).flush(0);
+  EXPECT_EQ(least(), Keys{});
 }
 
 TEST_F(JournalRestTest, AStoreThatRestsIsSyncedNoMore) {

@@ -397,7 +397,7 @@ void Engine::begin_versions(uint64_t version) {
   for (Database& database : state_->store.databases) database.begin_versions(version);
 }
 void Engine::expect_keys(const std::map<uint32_t, uint64_t>& keys) {
-  if (options().index != IndexChoice::line) state_->store.make_caches(keys);
+  if (state_->device == nullptr) state_->store.make_indexes(keys);
 }
 bool Engine::has_commit_sink() const { return state_->store.sink != nullptr; }
 

@@ -173,9 +173,9 @@ class Engine {
   void log_to(const std::function<void(const std::string& line)>& to);
   // Versions that are given from now on are larger. While no row runs, with the index on the host.
   void begin_versions(uint64_t version);
-  // How many keys databases are about to be filled with, before the first is put. Of indexes of a
-  // fixed size those that come first get the largest part, so that of the most keys comes first,
-  // whoever puts them.
+  // How many keys databases are about to be filled with, before the first is put. An index that
+  // grows has room for many of them from the start. Of indexes of a fixed size those that come
+  // first get the largest part, so that of the most keys comes first, whoever puts them.
   void expect_keys(const std::map<uint32_t, uint64_t>& keys);
   // Whether replies may have to wait until changes that they show are safe.
   bool has_commit_sink() const;

@@ -33,6 +33,20 @@ CacheIndex* HostStore::make_cache(Database& database) {
   });
 }
 
+// Where fewer keys come than that, indexes grow fast enough by themselves. They take a twelfth of
+// the cap at most, for part of the keys may be over.
+void HostStore::make_indexes(const std::map<uint32_t, uint64_t>& keys) {
+  constexpr uint64_t worth_it = 1 << 16;
+  constexpr uint64_t bytes_of_cap = 256;
+  if (options.index != IndexChoice::line) return make_caches(keys);
+  const uint64_t cap = budget.limit();
+  for (const auto& [database, count] : keys) {
+    const uint64_t expected = cap == 0 ? count : std::min(count, cap / bytes_of_cap);
+    if (database >= databases.size() || expected < worth_it) continue;
+    databases[database].make_index(pages, budget, epochs, expected);
+  }
+}
+
 void HostStore::make_caches(const std::map<uint32_t, uint64_t>& keys) {
   std::vector<std::pair<uint64_t, uint32_t>> most_first;
   for (const auto& [database, count] : keys) {

@@ -79,7 +79,7 @@ struct HostStore {
   // when memory is out.
   CacheIndex* make_cache(Database& database);
   // Those of databases of so many keys, as far as there is memory; see Engine::expect_keys.
-  void make_caches(const std::map<uint32_t, uint64_t>& keys);
+  void make_indexes(const std::map<uint32_t, uint64_t>& keys);
 
   // Takes the index of a database away, by who has all of its keys; the version of the flush.
   uint64_t flush_index(uint32_t number);
@@ -166,6 +166,8 @@ struct HostStore {
   uint32_t flushed_keepers = 0;
 
  private:
+  void make_caches(const std::map<uint32_t, uint64_t>& keys);
+
   std::mutex making_cache_;  // of two that are made at once the second sees what the first takes
   alignas(64) std::atomic<uint64_t> requests_{0};
 };

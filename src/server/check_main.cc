@@ -14,6 +14,7 @@
 #include <iostream>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "base/reason_of.h"
 #include "durability/journal_reader.h"
@@ -62,12 +63,12 @@ void check_snapshot(const std::string& path) {
 }
 
 void check_journal(const std::string& folder, const std::string& name) {
-  constexpr uint32_t parts = 16;  // one at a time in memory
-  const isotherm::JournalReader reader(folder, name, parts);
+  const isotherm::JournalReader reader(folder, name,
+                                       std::max(1u, std::thread::hardware_concurrency()));
   const isotherm::Manifest& manifest = reader.manifest();
   uint64_t keys = 0;
   uint64_t changed = 0;
-  for (uint32_t part = 0; part < parts; ++part) {
+  for (uint32_t part = 0; part < reader.parts(); ++part) {
     reader.read(
         part, [&](const isotherm::RecordHeader&, int64_t) { ++keys; },
         [](uint32_t, std::string_view) {},

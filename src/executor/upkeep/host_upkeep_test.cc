@@ -83,6 +83,23 @@ TEST_F(HostUpkeepTest, AStepMovesABoundedNumberOfLines) {
   EXPECT_EQ(index.count(), 0u);
 }
 
+TEST_F(HostUpkeepTest, AnIndexThatExpectsItsKeysDoesNotGrow) {
+  store_.make_indexes({{0, keys}, {7, keys}});  // there is one database
+  for (uint64_t first = 0; first < keys; first += rows) {
+    turn([](Batch& batch, const std::string& key) { batch.put(key, "value"); }, first);
+  }
+  EXPECT_EQ(store_.databases[0].count(), keys);
+  EXPECT_EQ(store_.databases[0].index()->splits(), 0u);
+}
+
+TEST_F(HostUpkeepTest, OfACapAnExpectedIndexTakesASmallPart) {
+  constexpr uint64_t cap = 32 << 20;
+  store_.budget.set_limit(cap);
+  store_.make_indexes({{0, 1'000'000'000}});
+  ASSERT_NE(store_.databases[0].index(), nullptr);
+  EXPECT_LE(static_cast<uint64_t>(store_.budget.index.load()), cap / 8);
+}
+
 // One step a batch is enough, however large the batches are.
 TEST_F(HostUpkeepTest, GrowthKeepsUpWithLargeBatches) {
   constexpr uint64_t large = keys / 4;
