@@ -71,7 +71,7 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
   file_ = made;
   // Of one that is made for a large block each page would be a fault: it is written by calls.
   mapped_ = mapped;
-  if (mapped_.at == nullptr && bytes == segment_bytes_) {
+  if (mapped_.at == nullptr && bytes <= segment_bytes_) {
     mapped_ = {files_.map(file_, bytes, false), bytes};
   }
   begins_ = false;

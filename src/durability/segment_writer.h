@@ -17,10 +17,10 @@
 // The room that a segment did not need is given back when the next one begins, so that many starts
 // take little of the disk; one in which nothing was written goes again (`take_back`).
 //
-// Records are stored to a mapped segment where its file can be mapped (durability/files.h), else
-// written. A kill in the middle of either leaves a torn tail, which a start finds by its checksum.
-// What takes long with mapped segments is done where nobody waits: `prepare` has the system find
-// each page of the next, and unmaps the one before.
+// Records are stored to a mapped segment where its file can be mapped (durability/files.h) and was
+// not made for one large block, else written. A kill in the middle of either leaves a torn tail,
+// which a start finds by its checksum. What takes long with mapped segments is done where nobody
+// waits: `prepare` has the system find each page of the next, and unmaps the one before.
 //
 // Errors come back as -errno, and the same call may be made again later; so where std::bad_alloc is
 // thrown.

@@ -168,6 +168,16 @@ class FaultyFiles final : public Files {
     its.writes.clear();
     return 0;
   }
+  // It maps none, but knows how many bytes were wanted last.
+  char* map(int /*file*/, uint64_t bytes, bool /*at_once*/) override {
+    const std::lock_guard guard(mutex_);
+    wanted_map_ = bytes;
+    return nullptr;
+  }
+  uint64_t wanted_map() {
+    const std::lock_guard guard(mutex_);
+    return wanted_map_;
+  }
   int rename(const std::string& from, const std::string& to) override {
     const std::lock_guard guard(mutex_);
     if (const int error = fault(); error != 0) return error;
@@ -239,6 +249,7 @@ class FaultyFiles final : public Files {
   uint64_t held_syncs_ = 0;
   uint64_t held_writes_ = 0;
   int64_t room_ = INT64_MAX;
+  uint64_t wanted_map_ = 0;
   std::atomic<int64_t> memory_works_{-1};
   std::optional<FailingMemory> memory_;  // of the thread that syncs
   std::condition_variable let_go_;

@@ -1,0 +1,33 @@
+#include "durability/segment_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "models/journal_fixture.h"
+
+namespace isotherm::segment_writer_test {
+namespace {
+
+using SegmentWriterTest = JournalFixture;
+
+// On a nearly full disk a segment is small, and is mapped all the same.
+TEST_F(SegmentWriterTest, MapsWhatWasNotMadeForOneLargeBlock) {
+  constexpr uint64_t usual = 4 << 20;
+  constexpr uint64_t room = 3 << 20;
+  constexpr uint64_t large = 6 << 20;
+  Manifest manifest{};
+  manifest.first = 1;
+  SegmentWriter segments(files, folder, "test", manifest, {}, usual);
+  ASSERT_EQ(segments.begin(0, 0, 100), 0);
+  EXPECT_EQ(files.wanted_map(), usual);
+  ASSERT_EQ(segments.begin(100, 0, large), 0);
+  EXPECT_EQ(files.wanted_map(), usual);
+  EXPECT_TRUE(segments.has_room(100 + large));
+  files.leave_room(room);
+  ASSERT_EQ(segments.begin(100 + large, 0, 100), 0);
+  EXPECT_EQ(files.wanted_map(), room / 2);
+}
+
+}  // namespace
+}  // namespace isotherm::segment_writer_test
