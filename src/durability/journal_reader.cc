@@ -132,7 +132,8 @@ const SegmentHeader& JournalReader::Segment::header() const {
   return file->header<SegmentHeader>();
 }
 
-// Each by one thread; what is wrong is said in their order. Then each part by one.
+// Each by one thread, which has one place for the entries of all that it reads; what is wrong is
+// said in their order. Then each part by one.
 void JournalReader::read_segments() {
   constexpr uint64_t worth_threads = 4 << 20;
   constexpr uint64_t part_bytes = 4 << 20;
@@ -141,16 +142,16 @@ void JournalReader::read_segments() {
   for (const Segment& segment : segments_) bytes += segment.file->written_bytes();
   parts_.resize(threads_ * std::clamp<uint64_t>(bytes / part_bytes / threads_, 1, most_parts));
   WorkerPool pool(bytes < worth_threads ? 1 : threads_);
+  std::vector<Parts> found(pool.threads(), Parts(parts()));
   pool.run(static_cast<uint32_t>(segments_.size()),
-           [this](uint32_t index, uint32_t) { read_segment(index); });
+           [&](uint32_t index, uint32_t thread) { read_segment(index, found[thread]); });
   for (size_t index = 0; index < segments_.size(); ++index) take_in(index);
-  pool.run(parts(), [this](uint32_t part, uint32_t) { sort_part(part); });
+  pool.run(parts(), [&](uint32_t part, uint32_t) { sort_part(part, found); });
 }
 
 // As far as its blocks can be read, and no further than the next one's first.
-void JournalReader::read_segment(size_t index) {
+void JournalReader::read_segment(size_t index, Parts& found) {
   Segment& segment = segments_[index];
-  segment.parts.resize(parts_.size());
   segment.end_lsn = segment.header().first_lsn;
   segment.last_version = segment.header().first_version;
   const bool is_last = index + 1 == segments_.size();
@@ -158,25 +159,25 @@ void JournalReader::read_segment(size_t index) {
   std::string_view rest = segment.file->text().substr(sizeof(SegmentHeader));
   while (segment.end_lsn < end) {
     const BlockHeader* const block = find_block(rest, segment.end_lsn, manifest_.store);
-    if (block == nullptr || !note_block(block->body(), segment)) break;
+    if (block == nullptr || !note_block(block->body(), segment, found)) break;
     rest.remove_prefix(sizeof *block + block->bytes);
     segment.end_lsn = block->end_lsn();
   }
   segment.unread = rest.size();
 }
 
-bool JournalReader::note_block(std::string_view body, Segment& segment) const {
+bool JournalReader::note_block(std::string_view body, Segment& segment, Parts& found) const {
   while (const RecordHeader* const record = first_record(body)) {
     segment.has_unknown = !is_known_record(*record);
     if (segment.has_unknown) return false;
-    note(*record, segment);
+    note(*record, segment, found);
     body.remove_prefix(record_bytes(record->key_bytes, record->value_bytes));
   }
   return body.empty();
 }
 
 // What the base has told of counts no more.
-void JournalReader::note(const RecordHeader& record, Segment& segment) const {
+void JournalReader::note(const RecordHeader& record, Segment& segment, Parts& found) const {
   ++segment.records;
   segment.last_version = std::max(segment.last_version, record.version);
   if (record.op == RecordOp::mark || record.version <= manifest_.base.version) return;
@@ -189,7 +190,7 @@ void JournalReader::note(const RecordHeader& record, Segment& segment) const {
     segment.databases.insert(record.database);
   }
   const uint64_t hash = hash_bytes(record.key(), record.database);
-  segment.parts[hash % parts_.size()].push_back({hash, &record});
+  found[hash % found.size()].push_back({hash, &record});
 }
 
 void JournalReader::note_flush(std::map<uint32_t, uint64_t>& flushed, uint32_t database,
@@ -256,14 +257,15 @@ std::vector<uint32_t> JournalReader::flushed() const {
   return databases;
 }
 
-// Of all segments.
-void JournalReader::sort_part(uint32_t part) {
-  std::vector<Entry>& all = parts_[part];
+// Of what all threads have found; where that was one, it stays where it is.
+void JournalReader::sort_part(uint32_t part, std::vector<Parts>& found) {
   size_t count = 0;
-  for (const Segment& segment : segments_) count += segment.parts[part].size();
+  for (const Parts& its : found) count += its[part].size();
+  std::vector<Entry>& all = parts_[part];
+  all = std::move(found.front()[part]);
   all.reserve(count);
-  for (Segment& segment : segments_) {
-    const std::vector<Entry> its = std::move(segment.parts[part]);
+  for (size_t thread = 1; thread < found.size(); ++thread) {
+    const std::vector<Entry> its = std::move(found[thread][part]);
     all.insert(all.end(), its.begin(), its.end());
   }
   std::sort(all.begin(), all.end(), [](const Entry& a, const Entry& b) { return a.hash < b.hash; });

@@ -14,7 +14,7 @@
 //
 // Threads. The constructor has as many as there are parts, where there is enough to read. Parts
 // hold disjoint keys, and may be read by a thread each. Memory. The files are mapped; beside them
-// 16 bytes a record.
+// 16 bytes a record, and up to three times as many while they are sorted.
 #pragma once
 
 #include <atomic>
@@ -114,10 +114,10 @@ class JournalReader {
     }
   };
 
-  // What one segment has.
+  using Parts = std::vector<std::vector<Entry>>;
+  // What one segment has, but for its entries.
   struct Segment {
     std::unique_ptr<Mapping> file;
-    std::vector<std::vector<Entry>> parts;
     std::map<uint32_t, uint64_t> flushed;
     uint64_t records = 0;
     uint64_t unlike_puts = 0;  // of them: after each of these a key may be gone
@@ -125,8 +125,8 @@ class JournalReader {
     uint64_t last_version = 0;
     uint64_t end_lsn = 0;  // of the last block that can be read
     size_t unread = 0;     // bytes behind that
-    bool has_unknown =
-        false;  // the block behind it has a record of another version of this program
+    // The block behind it has a record of another version of this program.
+    bool has_unknown = false;
 
     const SegmentHeader& header() const;
   };
@@ -135,9 +135,9 @@ class JournalReader {
   void keep_until(uint64_t next_lsn);
   void check_names(const std::string& folder, const std::string& name);
   void read_segments();
-  void read_segment(size_t index);
-  bool note_block(std::string_view body, Segment& segment) const;
-  void note(const RecordHeader& record, Segment& segment) const;
+  void read_segment(size_t index, Parts& found);
+  bool note_block(std::string_view body, Segment& segment, Parts& found) const;
+  void note(const RecordHeader& record, Segment& segment, Parts& found) const;
   static void note_flush(std::map<uint32_t, uint64_t>& flushed, uint32_t database,
                          uint64_t version);
   void take_in(size_t index);
@@ -145,7 +145,7 @@ class JournalReader {
   [[noreturn]] static void fail_as_damaged(const Mapping& file, size_t at);
   static const RecordHeader* put_together(const RecordHeader* put, const ValueParts& parts,
                                           std::string& text);
-  void sort_part(uint32_t part);
+  void sort_part(uint32_t part, std::vector<Parts>& found);
   bool is_flushed(const RecordHeader& record) const;
   bool is_damage(std::string_view rest, size_t written, uint64_t lsn) const;
 
@@ -154,8 +154,8 @@ class JournalReader {
   bool found_ = false;
   Manifest manifest_{};
   std::vector<Segment> segments_;
-  std::vector<std::vector<Entry>> parts_;  // sorted by hash
-  std::map<uint32_t, uint64_t> flushed_;   // the version of each database's last flush
+  Parts parts_;                           // sorted by hash
+  std::map<uint32_t, uint64_t> flushed_;  // the version of each database's last flush
   uint64_t first_lsn_ = 0;
   uint64_t end_lsn_ = 0;
   uint64_t records_ = 0;

@@ -2,6 +2,7 @@
 #include "durability/journal_reader.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -342,6 +343,21 @@ TEST_F(JournalReaderTest, AJournalMayBeginAnywhereAlsoWithAnOldManifest) {
     EXPECT_EQ(reader.end_lsn(), lsn_);
     EXPECT_EQ(content(reader).at({0, "key"}).value, "4");
   }
+}
+
+// Each start that writes leaves a segment; a machine may have many cores.
+TEST_F(JournalReaderTest, SmallSegmentsTakeNoMemoryForEachPart) {
+  constexpr uint64_t segments = 500;
+  constexpr size_t most_of_each = 1000;
+  for (uint64_t i = 1; i <= segments; ++i) {
+    begin_segment();
+    add_block({{RecordOp::put, i, "key" + std::to_string(i), "value"}});
+  }
+  write_files();
+  const size_t before = ::mallinfo2().uordblks;
+  const JournalReader reader(folder, "test", 64);
+  EXPECT_LT(::mallinfo2().uordblks, before + segments * most_of_each);
+  EXPECT_EQ(content(reader).size(), segments);
 }
 
 }  // namespace
