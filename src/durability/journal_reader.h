@@ -12,9 +12,10 @@
 // there is a base (durability/record.h), records up to its version are passed over; what it has
 // comes first, as far as `keeps` has it.
 //
-// Threads. The constructor has as many as there are parts, where there is enough to read. Parts
-// hold disjoint keys, and may be read by a thread each. Memory. The files are mapped; beside them
-// 16 bytes a record, and up to three times as many while they are sorted.
+// Threads. The constructor has so many, where there is enough to read. Parts hold disjoint keys,
+// and may be read by a thread each; of a long journal there are more parts than threads, so that
+// none is late and a part is sorted in a processor's cache. Memory. The files are mapped; beside
+// them 16 bytes a record, and up to three times as many while they are sorted.
 #pragma once
 
 #include <atomic>
