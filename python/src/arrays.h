@@ -201,10 +201,15 @@ class Mask {
   nb::object array_;
 };
 
+// Behind the interpreter's end nobody gets the GIL again: Python before 3.14 unwinds a thread that
+// asks for it, through frames that would then end objects of Python without it. Such a thread waits
+// for the end of the process here, as it does in Python 3.14.
+[[noreturn]] inline void wait_for_the_end() {
+  while (true) pause();
+}
+
 // Without the GIL, where the work is worth it: giving it up and taking it costs more than a few
-// rows. Behind the interpreter's end nobody gets the GIL again: Python before 3.14 unwinds a thread
-// that asks for it, through frames that would then end objects of Python without it. Such a thread
-// waits for the end of the process here, as it does in Python 3.14.
+// rows.
 class GilReleased {
  public:
   static constexpr size_t worth_bytes = 16 << 10;
@@ -219,7 +224,7 @@ class GilReleased {
     try {
       PyEval_RestoreThread(state_);
     } catch (...) {
-      while (true) pause();
+      wait_for_the_end();
     }
     calls_without_gil.fetch_sub(1, std::memory_order_relaxed);
   }

@@ -300,3 +300,26 @@ def test_the_interpreter_ends_while_daemon_threads_are_in_calls(how, status):
     for _ in range(3):
         ended = subprocess.run([sys.executable, "-c", AT_THE_END, how], timeout=120, capture_output=True)
         assert (ended.returncode, ended.stderr) == (status, b"")
+
+
+IN_PYTHON_AT_THE_END = """
+import threading, time
+import numpy as np
+from isotherm import Table
+
+class Slow:
+    def __array__(self, dtype=None, copy=None):
+        asked.set()
+        while True:
+            time.sleep(0.001)
+
+rows = Table(value="f32[16]", device="cpu")
+asked = threading.Event()
+threading.Thread(target=lambda: rows.get(Slow()), daemon=True).start()
+asked.wait()
+"""
+
+
+def test_the_interpreter_ends_while_a_daemon_thread_is_in_python_called_from_a_call():
+    ended = subprocess.run([sys.executable, "-c", IN_PYTHON_AT_THE_END], timeout=120, capture_output=True)
+    assert (ended.returncode, ended.stderr) == (0, b"")
