@@ -172,6 +172,8 @@ GET hits, 2^26 a call                     26.10      711           36.7
 """,
     "packet_bench": "GET frames: 388.0 M/s (slowest 380.0, fastest 390.0), 4 streams of 262144; the copies of the "
                     """same bytes: 539.0 M/s; 0.72 of them
+energy, values of 2 bytes, 1/2 of the rate: 190.1 M/s, 149 W, 1.27 M frames/J
+energy, values of 2 bytes, 1/1 of the rate: 406.0 M/s, 192 W, 2.11 M frames/J
 batches of 512, read where they lie: p50 47.6 us, p95 56.8 us; from the slots on 40.0 and 45.0; an empty kernel 9.5 and 11.2
 """,
     "packet_beside_bench": """background: 256 blocks of 1024 threads, 268435456 elements, 30 passes
