@@ -109,8 +109,9 @@ TEST_F(JournalRestTest, ItTellsOfHowManyKeysItHasAtLeast) {
   EXPECT_EQ(least(), (Keys{{0, 100}}));
   Batch batch;
   for (int i = 0; i < 10; ++i) {
+    const std::string key = "key" + std::to_string(i);
     batch.clear();
-    batch.erase("key" + std::to_string(i));
+    batch.erase(key);
     Worker(store->engine).submit(batch);
   }
   EXPECT_EQ(least(), (Keys{{0, 90}}));

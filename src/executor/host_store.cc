@@ -36,7 +36,7 @@ CacheIndex* HostStore::make_cache(Database& database) {
 // Where fewer keys come than that, indexes grow fast enough by themselves. They take a twelfth of
 // the cap at most, for part of the keys may be over.
 void HostStore::make_indexes(const std::map<uint32_t, uint64_t>& keys) {
-  constexpr uint64_t worth_it = 1 << 16;
+  constexpr uint64_t worth_it = 1 << 15;
   constexpr uint64_t bytes_of_cap = 256;
   if (options.index != IndexChoice::line) return make_caches(keys);
   const uint64_t cap = budget.limit();

@@ -72,10 +72,12 @@ TEST_F(TreeIteratorTest, ThreadsSeeMomentsWhileRunsAreSealedAndWritten) {
   Model now;
   std::atomic<uint64_t> version{0};
   std::atomic<int> reading{2};
+  std::atomic<int> asking{0};  // readers that wait, whom writers let go first, or they never would
   const auto key_of = [](uint32_t number) { return "a key " + std::to_string(1000 + number); };
   const auto write = [&](uint32_t odd) {
     std::mt19937 random(odd);
     while (reading != 0) {
+      while (asking != 0) std::this_thread::yield();
       const std::lock_guard guard(standing);
       for (int i = 0; i < 4; ++i) {
         const std::string key = key_of(static_cast<uint32_t>(random() % (keys / 2)) * 2 + odd);
@@ -124,8 +126,10 @@ TEST_F(TreeIteratorTest, ThreadsSeeMomentsWhileRunsAreSealedAndWritten) {
       return (round < (poison::sanitized ? 50 : 80) || version < 400) && !HasFatalFailure();
     };
     for (int round = 0; goes_on(round); ++round) {
+      ++asking;
       {
         const std::lock_guard guard(standing);
+        --asking;
         all.push_back({tree_->take_moment(0), now});
       }
       if (all.size() > 3) all.erase(all.begin() + static_cast<ptrdiff_t>(random() % all.size()));
