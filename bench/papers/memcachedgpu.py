@@ -10,7 +10,7 @@ PACKETS = "packet_bench --items {records} --rounds 3 --calls 1000 --seconds 0.1"
 FRAMES = r"^GET frames: (?P<y>[\d.]+) M/s .*? (?P<streams>\d+) streams of (?P<rows>\d+); .*same bytes: (?P<bus>[\d.]+)"
 BATCH = r"^batches of (?P<rows>\d+), read where they lie: p50 (?P<p50>[\d.]+) us, p95 (?P<p95>[\d.]+) us"
 ENERGY = r"^(?P<x>GET .*?|PUT .*?|95/5 .*?)  +(?P<rate>[\d.]+) +(?P<watts>[\d.]+) +(?P<joule>[\d.]+)$"
-FRAME_ENERGY = (r"^energy, values of (?P<value>\d+) bytes, (?P<share>1/\d+) of the rate: (?P<rate>[\d.]+) M/s, (?P<watts>\d+) W, "
+FRAME_ENERGY = (r"^energy, values of (?P<value>\d+) bytes, 1/\d+ of the rate: (?P<rate>[\d.]+) M/s, (?P<watts>\d+) W, "
                 r"(?P<joule>[\d.]+) M frames/J")
 
 
@@ -70,15 +70,16 @@ PRESETS = (
         "memcachedgpu-4", "power and requests a joule", PAPER + "; the whole system's watts",
         "the GPU's own watts; raw frames from memory, at the full rate and at shares of it, and lookups of a u64 table "
         "that lies on the GPU",
-        "load", {"power": "W", "efficiency": "M requests/J"},
-        (Run("device_energy_bench --entries {records} --seconds {seconds}", (
-            Line("power", ENERGY, "GPU", "{x}", "watts"),
-            Line("efficiency", ENERGY, "GPU", "{x}", "joule")), needs="gpu"),
-         Run("packet_bench --items {min(records, 10_000_000)} --rounds 3 --calls 1000 --seconds {seconds}", (
-             Line("power", FRAME_ENERGY, "GPU", "frames, {value} B, {share}", "watts"),
-             Line("efficiency", FRAME_ENERGY, "GPU", "frames, {value} B, {share}", "joule")), needs="gpu")),
-        records=100_000_000, points={"efficiency": {"paper: K20c, system": {"at 13 M/s": 0.062}},
-                                     "power": {"paper: K20c alone": {"at 13 M/s": 71}}}),
+        "load; of frames M/s", {"power, frames": "W", "frames": "M frames/J", "power, look-ups": "W",
+                                "look-ups": "M requests/J"},
+        (Run("packet_bench --items {min(records, 10_000_000)} --rounds 3 --calls 1000 --seconds {seconds}", (
+            Line("power, frames", FRAME_ENERGY, "values of {value} B", "{rate}", "watts"),
+            Line("frames", FRAME_ENERGY, "values of {value} B", "{rate}", "joule")), needs="gpu"),
+         Run("device_energy_bench --entries {records} --seconds {seconds}", (
+             Line("power, look-ups", ENERGY, "GPU", "{x}", "watts"),
+             Line("look-ups", ENERGY, "GPU", "{x}", "joule")), needs="gpu")),
+        records=100_000_000, points={"frames": {"paper: K20c, system": {13: 0.062}},
+                                     "power, frames": {"paper: K20c alone": {13: 71}}}),
     Preset(
         "memcachedgpu-5", "length of keys", PAPER + "; the rate stays within 99% of the line's for every mix of lengths",
         NETWORK + "; hit rates below 100% are no load of isotherm-bench yet", "bytes of a key",
