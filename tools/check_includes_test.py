@@ -1,56 +1,43 @@
 #!/usr/bin/env python3
 """Shows that check_includes.py passes files that include what they use and names what others lack."""
 
-import pathlib
-import tempfile
 import unittest
 
 import check_includes
+from tree_fixture import TreeFixture
 
 
-class CheckIncludesTest(unittest.TestCase):
+class CheckIncludesTest(TreeFixture):
+    check_tree = staticmethod(check_includes.check_tree)
+
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.root = pathlib.Path(self.folder.name)
+        super().setUp()
         self.write("src/base/list.h", "#include <vector>\nstd::vector<int> list();\n")
         self.write("src/base/list.cc", '#include "base/list.h"\n\nstd::vector<int> list() { return {}; }\n')
 
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def write(self, path, text):
-        file = self.root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-
-    def expect_missing(self, part):
-        missing = check_includes.check_tree(self.root)
-        self.assertEqual(len(missing), 1, missing)
-        self.assertIn(part, missing[0])
-
     def test_what_other_files_include_counts(self):
-        self.assertEqual(check_includes.check_tree(self.root), [])
+        self.assertEqual(self.found(), [])
 
     def test_a_header_that_is_missing(self):
         self.write("src/base/more.cc", '#include "base/list.h"\n\nstd::string text;\n')
-        self.expect_missing("src/base/more.cc: uses string and does not include <string>")
+        self.expect_only("src/base/more.cc: uses string and does not include <string>")
 
     def test_a_header_has_what_it_uses_by_itself(self):
         self.write("src/base/more.h", "std::mutex lock;\n")
         self.write("src/base/more.cc", '#include <mutex>\n#include "base/more.h"\n')
-        self.expect_missing("src/base/more.h: uses mutex")
+        self.expect_only("src/base/more.h: uses mutex")
 
     def test_headers_of_tests(self):
         self.write("src/base/list_test.cc", '#include "base/list.h"\n\nTEST(List, IsEmpty) {}\n')
-        self.expect_missing("uses TEST and does not include <gtest/gtest.h>")
+        self.expect_only("uses TEST and does not include <gtest/gtest.h>")
 
     def test_comments_and_texts_use_nothing(self):
         self.write("src/base/more.cc", '// std::string\nconst char* text = "std::string";\n')
-        self.assertEqual(check_includes.check_tree(self.root), [])
+        self.assertEqual(self.found(), [])
 
     def test_what_is_precompiled_is_known(self):
         self.write("cmake/IsothermPrecompile.cmake", "set(ISOTHERM_PRECOMPILED <vector>\n  <valarray>)\n")
-        self.expect_missing("nothing says what <valarray> is for")
+        self.expect_only("nothing says what <valarray> is for")
 
 
 if __name__ == "__main__":
