@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/reserve_more.h"
 #include "module.h"
 
 namespace isotherm::python {
@@ -93,7 +94,7 @@ void view_array(const ArrowArray& array, const std::string& format, const char* 
   if (has_nulls(array)) {
     throw nb::value_error((std::string(name) + ": the Arrow array has nulls").c_str());
   }
-  views.reserve(views.size() + static_cast<size_t>(array.length));
+  reserve_more(views, static_cast<size_t>(array.length));
   if (array.length == 0) return;
   if (format == "z" || format == "u") return view_offsets<int32_t>(array, views);
   if (format == "Z" || format == "U") return view_offsets<int64_t>(array, views);

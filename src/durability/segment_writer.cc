@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "base/reserve_more.h"
+
 namespace isotherm {
 
 // Otherwise a segment may begin behind records that a loss of power takes away.
@@ -39,7 +41,7 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
   if (!takes_last_) ++next.last;
   // Nothing behind this takes memory.
   const FileName its(segment_path(base_, next.last));
-  lsns_.reserve(lsns_.size() + 1);
+  reserve_more(lsns_, 1);
   SegmentHeader header{};
   header.store = next.store;
   header.number = next.last;

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "base/reserve_more.h"
 #include "gpu/platform/device_error.h"
 #include "tree/all_shards.h"
 #include "tree/device_files.h"
@@ -324,7 +325,7 @@ void Tree::start_directly(const Batch::Columns& columns, Batch::Row first_row,
                                                     before.piece(packed, some)));
       packed += some;
     }
-    coming.reserve(coming.size() + pieces.size());
+    reserve_more(coming, pieces.size());
     if (all && packed != rows.size()) pieces.clear();
     for (auto& piece : pieces) {
       piece->post();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/broken.h"
+#include "base/reserve_more.h"
 #include "command/changes.h"
 
 namespace isotherm {
@@ -66,7 +67,7 @@ uint64_t BatchRun::bytes_to_bring() const {
 void BatchRun::await(std::unique_ptr<Backing::Coming> coming) {
   const std::lock_guard guard(mutex_);
   const std::span<const Batch::Row> rows = coming->rows();
-  parked_.reserve(parked_.size() + rows.size());
+  reserve_more(parked_, rows.size());
   coming_.push_back(std::move(coming));
   // One of them waits for all.
   Awaited* what = coming_.back().get();
@@ -77,7 +78,7 @@ void BatchRun::await(std::unique_ptr<Backing::Coming> coming) {
 
 Backing::Answered BatchRun::answer_coming() {
   Backing::Answered answered;
-  held.reserve(held.size() + coming_.size());
+  reserve_more(held, coming_.size());
   for (auto& one : coming_) {
     one->answer(batch->columns(), now_ms, answered);
     held.push_back(std::move(one));
