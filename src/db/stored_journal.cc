@@ -71,9 +71,7 @@ void expect_keys(Engine& engine, const JournalReader& reader, const RdbFile* bas
     }
     return engine.expect_keys(keys);
   }
-  for (uint32_t part = 0; part < reader.parts(); ++part) {
-    reader.read(part, [&](const RecordHeader& put, int64_t) { ++keys[put.database]; });
-  }
+  reader.read([&](const RecordHeader& put, int64_t) { ++keys[put.database]; });
   engine.expect_keys(keys);
 }
 

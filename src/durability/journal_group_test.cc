@@ -57,7 +57,7 @@ TEST_F(JournalGroupTest, AFlushIsInTheBlockOfItsGroup) {
     write(path("1"), torn);
     write(path("manifest"), manifest);
     std::string keys;
-    JournalReader(folder, "test", 1).read(0, [&](const RecordHeader& record, int64_t) {
+    JournalReader(folder, "test", 1).read([&](const RecordHeader& record, int64_t) {
       keys += record.key();
     });
     EXPECT_EQ(keys, cut == end ? "behind" : "before") << "cut at " << cut << " of " << end;

@@ -289,6 +289,10 @@ void JournalReader::read(uint32_t part, const Visit& visit) const {
       part, visit, [](uint32_t, std::string_view) {}, [](const ValueParts&, int64_t) {});
 }
 
+void JournalReader::read(const Visit& visit) const {
+  for (uint32_t part = 0; part < parts(); ++part) read(part, visit);
+}
+
 void JournalReader::read(uint32_t part, const Visit& visit, const VisitErased& erased,
                          const VisitParts& parts_alone) const {
   constexpr size_t ahead = 16;

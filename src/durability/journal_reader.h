@@ -72,6 +72,7 @@ class JournalReader {
   // put together, and goes when `visit` returns.
   using Visit = std::function<void(const RecordHeader& put, int64_t expiry)>;
   void read(uint32_t part, const Visit& visit) const;
+  void read(const Visit& visit) const;  // all parts, one behind the other
   // For a store that has more than the records: also what it must not have of the part, and which
   // databases were flushed before.
   using VisitErased = std::function<void(uint32_t database, std::string_view key)>;

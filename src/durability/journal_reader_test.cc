@@ -105,14 +105,11 @@ class JournalReaderTest : public JournalFixture {
   }
   static std::map<Key, Record> content(const JournalReader& reader) {
     std::map<Key, Record> all;
-    for (uint32_t part = 0; part < reader.parts(); ++part) {
-      reader.read(part, [&](const RecordHeader& put, int64_t expiry) {
-        const Key key{put.database, std::string(put.key())};
-        EXPECT_FALSE(all.contains(key)) << key.second;
-        all[key] = {put.op,       put.version, key.second, std::string(put.value()),
-                    put.database, expiry};
-      });
-    }
+    reader.read([&](const RecordHeader& put, int64_t expiry) {
+      const Key key{put.database, std::string(put.key())};
+      EXPECT_FALSE(all.contains(key)) << key.second;
+      all[key] = {put.op, put.version, key.second, std::string(put.value()), put.database, expiry};
+    });
     return all;
   }
   static constexpr size_t block_body = sizeof(SegmentHeader) + sizeof(BlockHeader);

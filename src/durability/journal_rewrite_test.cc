@@ -59,7 +59,7 @@ TEST_F(JournalRewriteTest, AFaultWhileItIsWrittenAnewLosesNothing) {
     }
     const JournalReader reader(left, "test", 1);
     EXPECT_TRUE(!ended || reader.manifest().first > 1) << "call " << call;
-    reader.read(0, [&](const RecordHeader& record, int64_t) {
+    reader.read([&](const RecordHeader& record, int64_t) {
       EXPECT_EQ(record.value(), std::get<0>(content.at({0, std::string(record.key())})));
       ++read_again;
     });

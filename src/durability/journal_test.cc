@@ -135,7 +135,7 @@ TEST_F(JournalTest, AFlippedBitIsFoundOrHarmless) {
     try {
       const JournalReader reader(folder, "test", 1);
       JournaledStore::Content left;
-      reader.read(0, [&](const RecordHeader& put, int64_t expiry) {
+      reader.read([&](const RecordHeader& put, int64_t expiry) {
         left[{put.database, std::string(put.key())}] = {std::string(put.value()), put.flags,
                                                         expiry};
       });
@@ -327,7 +327,7 @@ TEST_F(JournalTest, NothingAcknowledgedIsLostWithThePower) {
     std::map<std::string, std::string> values;
     try {
       const JournalReader reader(left, "test", 1);
-      reader.read(0, [&](const RecordHeader& put, int64_t) {
+      reader.read([&](const RecordHeader& put, int64_t) {
         values[std::string(put.key())] = std::string(put.value());
       });
     } catch (const JournalError& error) {
