@@ -33,11 +33,10 @@ CacheIndex* HostStore::make_cache(Database& database) {
   });
 }
 
-// Where fewer keys come than that, indexes grow fast enough by themselves. They take a twelfth of
-// the cap at most, for part of the keys may be over.
+// Those that grow take a twelfth of the cap at most, for part of the keys may be over.
 void HostStore::make_indexes(const std::map<uint32_t, uint64_t>& keys) {
-  constexpr uint64_t worth_it = 1 << 15;
-  constexpr uint64_t bytes_of_cap = 256;
+  constexpr uint64_t worth_it = 1 << 15;  // with fewer keys they grow fast enough by themselves
+  constexpr uint64_t bytes_of_cap = 256;  // for an entry of an expected index, which takes some 20
   if (options.index != IndexChoice::line) return make_caches(keys);
   const uint64_t cap = budget.limit();
   for (const auto& [database, count] : keys) {

@@ -78,7 +78,8 @@ struct HostStore {
   // The index of a database of a store whose indexes have a fixed size, made if there is none; null
   // when memory is out.
   CacheIndex* make_cache(Database& database);
-  // Those of databases of so many keys, as far as there is memory; see Engine::expect_keys.
+  // The indexes of databases of so many keys, of whatever kind, as far as there is memory; see
+  // Engine::expect_keys.
   void make_indexes(const std::map<uint32_t, uint64_t>& keys);
 
   // Takes the index of a database away, by who has all of its keys; the version of the flush.

@@ -26,8 +26,8 @@ LoadedSnapshot load_snapshot(const net::ServerOptions& options, Engine& engine) 
                    std::to_string(file.databases() - 1) + ": more databases are needed");
   }
   engine.begin_versions(file.versions_end());
-  engine.expect_keys(file.items_by_database());
   if (tree != nullptr && tree->begin_filling()) Worker(engine).flush_all();
+  engine.expect_keys(file.items_by_database());  // behind a flush, which takes indexes away
   FillTotals totals;
   WorkerPool(options.threads).run(file.parts(), [&](uint32_t part, uint32_t) {
     StoreFiller filler(engine, totals);
