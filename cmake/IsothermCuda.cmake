@@ -13,6 +13,8 @@ set(ISOTHERM_CUDA_PROGRAMS "${PROJECT_BINARY_DIR}/cuda" CACHE PATH
   "Where the programs of tests/cuda and bench/cuda go")
 option(ISOTHERM_CUDA_TO_PTX
   "Of these programs make only the PTX of their kernels, which shows that the compiler takes them" OFF)
+option(ISOTHERM_CUDA_QUICK
+  "Compile the libraries unoptimised, which takes two thirds of the time: for tests without a GPU" OFF)
 set(ISOTHERM_CUCO_INCLUDE "" CACHE STRING
   "Header folders of cuCollections and its CCCL, for peer_table_bench (tools/compile_peers.sh)")
 set(ISOTHERM_HKV_INCLUDE "" CACHE PATH
@@ -52,9 +54,13 @@ macro(isotherm_find_cuda)
   endif()
 endmacro()
 
-# What all CUDA code is compiled with.
-function(isotherm_set_up_cuda target)
-  target_compile_options(${target} PRIVATE -O2 "SHELL:-Werror all-warnings"
+# What all CUDA code is compiled with; `quickly`: what nobody runs.
+function(isotherm_set_up_cuda target quickly)
+  set(optimize -O2)
+  if(quickly)
+    set(optimize -O0 --Ofast-compile=max "SHELL:-Xcompiler --param=ggc-min-heapsize=1048576")
+  endif()
+  target_compile_options(${target} PRIVATE ${optimize} "SHELL:-Werror all-warnings"
     "SHELL:-Xcompiler -mcx16,-Wall,-Wextra,-Werror")
 endfunction()
 
@@ -91,7 +97,7 @@ endfunction()
 # A library of CUDA sources, which programs in C++ may link.
 function(isotherm_add_gpu_library target name)
   add_library(${target} STATIC ${ARGN})
-  isotherm_set_up_cuda(${target})
+  isotherm_set_up_cuda(${target} ${ISOTHERM_CUDA_QUICK})
   # Shared libraries may take it in, as that of the Python package's GPU part does.
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
   add_library(isotherm::${name} ALIAS ${target})
@@ -123,7 +129,6 @@ function(isotherm_add_gpu_programs target)
   if(ISOTHERM_CUDA_TO_PTX)
     add_library(${target} OBJECT EXCLUDE_FROM_ALL "${united}")
     set_target_properties(${target} PROPERTIES CUDA_PTX_COMPILATION ON CUDA_ARCHITECTURES 90-virtual)
-    target_compile_options(${target} PRIVATE --Ofast-compile=max)  # nobody runs it
   else()
     add_executable(${target} EXCLUDE_FROM_ALL "${united}")
     set_target_properties(${target} PROPERTIES
@@ -133,7 +138,7 @@ function(isotherm_add_gpu_programs target)
         "${ISOTHERM_CUDA_PROGRAMS}/${program}" VERBATIM)
     endforeach()
   endif()
-  isotherm_set_up_cuda(${target})
+  isotherm_set_up_cuda(${target} ${ISOTHERM_CUDA_TO_PTX})
   target_include_directories(${target} PRIVATE
     "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/bench")
   target_link_libraries(${target} PRIVATE isotherm_gpu isotherm_internal)

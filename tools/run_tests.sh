@@ -45,15 +45,26 @@ esac
 if (($# > 0)); then stages=("$@"); fi
 jobs=$(nproc)
 server=build/release/isotherm-server
+# Where there is no GPU the programs of tests/cuda and bench/cuda could only say so: that their kernels
+# compile is shown without making them. The libraries are made, for they are linked, but not optimised, unless
+# `make build` has made them in full. `make test-gpu`, `make bench-gpu` and `make test-long` make all of it.
+cuda_flags=()
+if [[ ! -e /dev/nvidiactl && $ISOTHERM_TEST_LONG == 0 ]]; then
+  cuda_flags=(-DISOTHERM_CUDA_TO_PTX=ON)
+  if ! grep -qs 'ISOTHERM_CUDA_QUICK:.*=OFF' build/release/CMakeCache.txt; then
+    cuda_flags+=(-DISOTHERM_CUDA_QUICK=ON)
+  fi
+fi
 
+# build PRESET [flags of cmake]
 build() {
   local said=build/logs/configure_$1.txt
-  cmake --preset "$1" >"$said" 2>&1 || {
+  cmake --preset "$@" >"$said" 2>&1 || {
     cat "$said"
     return 1
   }
   # In a folder that had another compiler cmake forgets what else the preset says, but for a second call.
-  if grep -q 'require your cache to be deleted' "$said"; then cmake --preset "$1" >/dev/null; fi
+  if grep -q 'require your cache to be deleted' "$said"; then cmake --preset "$@" >/dev/null; fi
   cmake --build --preset "$1" -j "$jobs"
 }
 # The unit tests and scripts of a sanitizer's build, less those that a file names.
@@ -78,16 +89,10 @@ stage_release() {
   if [[ $ISOTHERM_TEST_LONG == 1 ]]; then
     targets=(isotherm-bench-programs isotherm-unit-tests isotherm-kernel-tests)
   fi
-  build release
+  build release "${cuda_flags[@]}"
   cmake --build --preset release -j "$jobs" --target "${targets[@]}"
 }
-# Where there is no GPU the programs could only say so: that their kernels compile is shown without making
-# them. `make test-gpu`, `make bench-gpu` and `make test-long` make them.
-stage_cuda() {
-  local flags=()
-  if [[ ! -e /dev/nvidiactl && $ISOTHERM_TEST_LONG == 0 ]]; then flags=(-DISOTHERM_CUDA_TO_PTX=ON); fi
-  tools/compile_cuda.sh "${flags[@]}" && tests/run_gpu.sh
-}
+stage_cuda() { tools/compile_cuda.sh "${cuda_flags[@]}" && tests/run_gpu.sh; }
 stage_scripts() {
   tools/run_gtests.sh build/release/isotherm-script-tests build/release/isotherm-bench-tests
 }
@@ -123,7 +128,7 @@ stage_quick() {
   if changed_files | grep -qE '^(src/gpu|tests/(device_checks|fake_device))/'; then
     units+=(build/release/isotherm-kernel-tests)
   fi
-  cmake --preset release >/dev/null
+  cmake --preset release "${cuda_flags[@]}" >/dev/null
   cmake --build --preset release -j "$jobs" --target "${programs[1]##*/}" "${units[@]##*/}"
   if [[ -s build/logs/changed_tests.txt ]]; then
     tools/run_gtests.sh --only build/logs/changed_tests.txt "${units[@]}"
