@@ -1,6 +1,5 @@
-// The only file that is compiled with RocksDB's headers (and tree/rocksdb_disk.h, rocksdb_views.h),
-// and a library of its own (cmake/IsothermTree.cmake).
-#include <rocksdb/compaction_filter.h>
+// The only file that is compiled with RocksDB's headers (and tree/rocksdb_disk.h, rocksdb_views.h,
+// expiry_filter.h), and a library of its own (cmake/IsothermTree.cmake).
 #include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>
@@ -29,6 +28,7 @@
 #include "base/worker_pool.h"
 #include "tree/descriptors.h"
 #include "tree/disk_reserve.h"
+#include "tree/expiry_filter.h"
 #include "tree/leaf_cache.h"
 #include "tree/rocksdb_disk.h"
 #include "tree/rocksdb_views.h"
@@ -58,21 +58,6 @@ uint64_t files_in(const std::string& folder) {
   }
   return count;
 }
-
-// What has expired goes for good.
-class ExpiryFilter final : public rocksdb::CompactionFilter {
- public:
-  explicit ExpiryFilter(std::function<int64_t()> now_ms) : now_ms_(std::move(now_ms)) {}
-  const char* Name() const override { return "isotherm.expiry"; }
-  bool Filter(int /*level*/, const rocksdb::Slice& /*key*/, const rocksdb::Slice& value,
-              std::string* /*new_value*/, bool* /*value_changed*/) const override {
-    TreeRecord record;
-    return record.read(text_in(value)) && record.expired(now_ms_());
-  }
-
- private:
-  const std::function<int64_t()> now_ms_;
-};
 
 // Of files that were merged.
 class MergeListener final : public rocksdb::EventListener {
@@ -116,6 +101,11 @@ class RocksdbFiles final : public TreeFiles {
     options_.level0_file_num_compaction_trigger = 4 * files;
     options_.level0_slowdown_writes_trigger = 12 * files;
     options_.level0_stop_writes_trigger = 20 * files;
+    // About as many bytes as these runs, each of which is a 20th of the cap, as the cache is an 8th
+    // of it: what lies beside them is written anew with them, and above a level that is smaller
+    // twice.
+    options_.max_bytes_for_level_base =
+        std::max(options_.max_bytes_for_level_base, 2 * cache_bytes);
     // Each shard keeps a file open, so that many shards exceed a small share.
     if (limit_ < few_descriptors) options_.table_cache_numshardbits = 2;
     options_.max_background_jobs =
