@@ -53,7 +53,7 @@ class DbRows {
 
  private:
   friend class DbTransaction;
-  static constexpr uint32_t most_parts = 16;
+  static constexpr uint32_t most_parts = 64;
   enum class Kind : uint8_t { get, get_for_update, put, erase };
 
   // What one thread has read.
@@ -61,7 +61,7 @@ class DbRows {
    public:
     // Not null, also where it is empty.
     std::string_view keep(std::string_view text) {
-      constexpr size_t usual = 32 << 10;
+      constexpr size_t usual = 8 << 10;
       if (text.size() + 1 > left_) {
         left_ = std::max(usual, text.size() + 1);
         chunks_.push_back(std::make_unique_for_overwrite<char[]>(left_));

@@ -12,7 +12,7 @@ WorkerPool::WorkerPool(uint32_t threads) {
 }
 
 WorkerPool::~WorkerPool() {
-  ends_ = true;
+  ends_.store(true, std::memory_order_relaxed);
   run_.fetch_add(1, std::memory_order_release);
   run_.notify_all();
   for (std::thread& thread : threads_) thread.join();
@@ -21,36 +21,45 @@ WorkerPool::~WorkerPool() {
 void WorkerPool::run(const Job& job, uint32_t pieces) {
   job_ = job;
   pieces_ = pieces;
-  next_.store(0, std::memory_order_relaxed);
-  if (pieces > 1 && !threads_.empty()) {
-    busy_.store(static_cast<uint32_t>(threads_.size()), std::memory_order_relaxed);
-    run_.fetch_add(1, std::memory_order_release);
-    run_.notify_all();
-  }
-  take_pieces(0);
-  for (uint32_t busy; (busy = busy_.load(std::memory_order_acquire)) != 0;) busy_.wait(busy);
+  undone_.store(pieces, std::memory_order_relaxed);
+  const uint32_t number = run_.load(std::memory_order_relaxed) + 1;
+  left_.store(uint64_t{number} << 32 | pieces, std::memory_order_release);
+  run_.store(number, std::memory_order_release);
+  if (pieces > 1 && !threads_.empty()) run_.notify_all();
+  take_pieces(0, number);
+  for (uint32_t left; (left = undone_.load(std::memory_order_acquire)) != 0;) undone_.wait(left);
   if (failed_ != nullptr) std::rethrow_exception(std::exchange(failed_, nullptr));
 }
 
 void WorkerPool::wait_for_work(uint32_t worker) {
-  for (uint32_t last = 0;; ++last) {
+  for (uint32_t last = 0;;) {
     run_.wait(last, std::memory_order_acquire);
-    if (ends_) return;
-    take_pieces(worker);
-    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
+    last = run_.load(std::memory_order_acquire);
+    if (ends_.load(std::memory_order_relaxed)) return;
+    take_pieces(worker, last);
   }
 }
 
-void WorkerPool::take_pieces(uint32_t worker) {
-  for (;;) {
-    const uint32_t piece = next_.fetch_add(1, std::memory_order_relaxed);
-    if (piece >= pieces_) return;
+// A piece of this run, and how many were left with it; false: there is none any more.
+bool WorkerPool::take(uint32_t number, uint32_t& left) {
+  uint64_t seen = left_.load(std::memory_order_relaxed);
+  do {
+    left = static_cast<uint32_t>(seen);
+    if (seen >> 32 != number || left == 0) return false;
+  } while (!left_.compare_exchange_weak(seen, seen - 1, std::memory_order_acquire,
+                                        std::memory_order_relaxed));
+  return true;
+}
+
+void WorkerPool::take_pieces(uint32_t worker, uint32_t number) {
+  for (uint32_t left; take(number, left);) {
     try {
-      job_(piece, worker);
+      job_(pieces_ - left, worker);
     } catch (...) {
       const std::lock_guard guard(mutex_);
       if (failed_ == nullptr) failed_ = std::current_exception();
     }
+    if (undone_.fetch_sub(1, std::memory_order_acq_rel) == 1) undone_.notify_one();
   }
 }
 

@@ -3,9 +3,10 @@
 //   WorkerPool pool(8);                                  // the caller and seven others
 //   pool.run(31, [&](uint32_t piece, uint32_t worker) { … });
 //
-// Each piece is taken once, by any free thread; `run` returns when all are done. A worker's number
-// is below the number of threads, and no two threads have the same number at a time. Between two
-// runs the threads sleep.
+// Each piece is taken once, by any free thread; `run` returns when all are done, whether or not
+// every thread has come: one that the system lets run late finds its share done by others. A
+// worker's number is below the number of threads, and no two threads have the same number at a
+// time. Between two runs the threads sleep.
 //
 // Threads. One at a time. Errors. If the system gives fewer threads, these do all the work, at the
 // least the caller alone. A run takes no memory. Where work throws, the other pieces are done all
@@ -49,15 +50,16 @@ class WorkerPool {
 
   void run(const Job& job, uint32_t pieces);
   void wait_for_work(uint32_t worker);
-  void take_pieces(uint32_t worker);
+  void take_pieces(uint32_t worker, uint32_t number);
+  bool take(uint32_t number, uint32_t& left);
 
-  // The run under way; written before its number.
+  // The run under way. Who has a piece of it may read them.
   Job job_;
   uint32_t pieces_ = 0;
-  std::atomic<uint32_t> next_{0};
-  std::atomic<uint32_t> busy_{0};  // threads that have not ended it
-  std::atomic<uint32_t> run_{0};   // its number
-  bool ends_ = false;
+  std::atomic<uint64_t> left_{0};    // its number << 32 | pieces that nobody has taken
+  std::atomic<uint32_t> undone_{0};  // pieces
+  std::atomic<uint32_t> run_{0};     // its number
+  std::atomic<bool> ends_{false};
   std::mutex mutex_;  // of what follows
   std::exception_ptr failed_;
   std::vector<std::thread> threads_;

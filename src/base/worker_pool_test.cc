@@ -29,6 +29,18 @@ TEST(WorkerPool, TakesEachPieceOnceAndEndsWithTheLast) {
   }
 }
 
+TEST(WorkerPool, ThreadsThatComeLateFindNothingOfRunsThatHaveEnded) {
+  constexpr uint32_t runs = 3000;
+  WorkerPool pool(12);
+  for (uint32_t run = 0; run < runs; ++run) {
+    const uint32_t pieces = 1 + run % 5;
+    std::atomic<uint32_t> sum{0};  // gone with the run
+    const uint32_t factor = run;
+    pool.run(pieces, [&](uint32_t piece, uint32_t) { sum += factor + piece; });
+    ASSERT_EQ(sum, pieces * run + pieces * (pieces - 1) / 2);
+  }
+}
+
 TEST(WorkerPool, WhatWorkThrowsIsThrownBehindTheOtherPieces) {
   for (const uint32_t threads : {1, 4}) {
     WorkerPool pool(threads);
