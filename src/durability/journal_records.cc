@@ -196,9 +196,11 @@ void Journal::make_room(const ItemChange& change, const ChangedPart* part) {
   if (change.token == 0 || is_reader(change.token)) return;
   auto& running = *reinterpret_cast<RunningBatch*>(change.token);
   const Item* const item = change.new_item;
-  const bool has_value =
-      item != nullptr && !item->is_object() && (item != change.old_item || part != nullptr);
-  uint64_t bytes = record_bytes(change.key.size(), has_value ? item->value().size() : 0);
+  const bool has_value = item != nullptr && !item->is_object() && item != change.old_item;
+  const uint64_t value_bytes = part != nullptr ? part->value_bytes
+                               : has_value     ? item->value().size()
+                                               : 0;
+  uint64_t bytes = record_bytes(change.key.size(), value_bytes);
   if (part != nullptr && has_recorded(running, hash_in(change.database, change.hash),
                                       Objects::version_of(*change.old_item))) {
     bytes = part_record_bytes(change.key.size(), part->bytes);
@@ -213,6 +215,7 @@ void Journal::changed_part(const ItemChange& change, const ChangedPart& part) {
   const uint64_t base = Objects::version_of(*change.old_item);
   std::string_view value;
   RecordHeader record = head_of(change, value, true);
+  value = {change.new_item->value_data(), part.value_bytes};
   if (has_recorded(running, hash, base)) {
     record.op = RecordOp::part;
     const uint64_t bytes = part_record_bytes(change.key.size(), part.bytes);

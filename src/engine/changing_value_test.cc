@@ -92,12 +92,12 @@ TEST_F(ChangingValue, IsNotCopied) {
   expected[10] = 10;
   expected.replace(30, 6, "thirty").replace(long_bytes - 3, 3, "end");
   EXPECT_EQ(value(), expected);
-  // What makes it longer copies it, and is the next to change.
-  set_bit(long_bytes * 8);
+  // What makes it longer than its place copies it, and is the next to change.
+  set_bit(2 * long_bytes * 8);
   EXPECT_GE(copied, long_bytes);
-  set_bit(long_bytes * 8, false);
+  set_bit(2 * long_bytes * 8, false);
   EXPECT_EQ(copied, 0u);
-  EXPECT_EQ(value(), expected + '\0');
+  EXPECT_EQ(value(), expected + std::string(long_bytes + 1, '\0'));
 }
 
 // Few bytes are copied when they are shown, so nobody looks at the value any more.

@@ -78,13 +78,15 @@ struct ItemChange {
 // Which bytes of a long value a request has changed: the new item's value is the old item's, cut or
 // with zeros behind it so that it has the new length, with bytes of its own from `at` on. Neither
 // value is away, and the old item has not expired. If both are the same item, which may change
-// (items/changing_item.h), its value is the new one and its version still the old one's.
+// (items/changing_item.h), its bytes are those of the new value, while its version and its length
+// are still the old ones.
 struct ChangedPart {
   static constexpr uint64_t least_value = 1 << 10;  // of the old item
   static constexpr uint64_t most_of_value = 4;      // the part is no more than one of so many
 
   uint64_t at;
   uint64_t bytes;
+  uint64_t value_bytes;  // of the new value
 };
 
 class CommitSink {

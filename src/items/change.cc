@@ -136,6 +136,7 @@ void plan_concatenation(const Request& request, const Item* old, int64_t now_ms,
   const uint64_t bytes = old_bytes + uint64_t{request.value.size()};
   if (bytes > max_value_bytes) return refuse(plan, Status::too_large);
   plan.number = static_cast<int64_t>(bytes);
+  if (request.op == Op::append) plan.filler = '\0';
   if (old == nullptr) {
     plan.action = Plan::Action::store;
     plan.parts.value_bytes = bytes;
@@ -451,14 +452,14 @@ bool meta_takes_objects(const Request& request) {
 void Plan::fill(Item* item) const {
   char* to = item->value_data();
   if (!first.empty()) std::memcpy(to, first.data(), first.size());
-  // Fills what lies before `second`, and what lies behind everything.
-  const uint64_t end = std::max<uint64_t>(first.size(), second_at + second.size());
-  if (second_at > first.size()) std::memset(to + first.size(), filler, second_at - first.size());
-  if (end < parts.value_bytes) std::memset(to + end, filler, parts.value_bytes - end);
-  patch(to);
+  patch(to, first.size());
 }
 
-void Plan::patch(char* to) const {
+// Fills what lies before `second`, and what lies behind everything.
+void Plan::patch(char* to, uint64_t before) const {
+  const uint64_t end = std::max<uint64_t>(before, second_at + second.size());
+  if (second_at > before) std::memset(to + before, filler, second_at - before);
+  if (end < parts.value_bytes) std::memset(to + end, filler, parts.value_bytes - end);
   if (!second.empty()) std::memcpy(to + second_at, second.data(), second.size());
   if (!steps.empty()) run_bitfield(steps, to, parts.value_bytes);
 }

@@ -75,8 +75,9 @@ struct Plan {
   // Whether the value is the old one with some bits or bytes of its own, and perhaps longer:
   // `second` or what the steps write.
   bool patches() const { return action == Action::store && filler == '\0'; }
-  // Writes that over the old value, or a copy, which is long enough.
-  void patch(char* value) const;
+  // Writes that over the first `before` bytes of the value, which are there and are as in the old
+  // one, and behind them; there is room for all of it.
+  void patch(char* value, uint64_t before) const;
 
   char digits[24];  // what `first` or `second` refers to where it is made from numbers
 };

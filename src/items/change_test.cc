@@ -73,6 +73,39 @@ class ChangeTest : public ::testing::Test {
 constexpr int64_t most = std::numeric_limits<int64_t>::max();
 constexpr int64_t least = std::numeric_limits<int64_t>::min();
 
+// Over the old value, with anything behind it, as in a copy.
+TEST_F(ChangeTest, PatchesLeadToTheSameInTheOldPlace) {
+  const std::string value(100, 'v');
+  OwnItem old(value);
+  BitfieldStep step;
+  step.kind = BitfieldStep::Kind::set;
+  step.bits = 8;
+  step.operand = 'b';
+  for (const int64_t at : {0, 50, 99, 100, 101, 150}) {
+    step.offset = static_cast<uint64_t>(at) * 8;
+    Request requests[] = {request(Op::append), request(Op::set_range), request(Op::set_bit),
+                          request(Op::bitfield)};
+    requests[0].value = requests[1].value = "some";
+    requests[1].number = at;
+    requests[2].number = at * 8;
+    requests[2].flags = 1;
+    requests[3].value = {reinterpret_cast<const char*>(&step), sizeof step};
+    for (const Request& one : requests) {
+      ASSERT_EQ(plan_for(one, old.get()), Status::ok);
+      if (plan.action == Plan::Action::keep) continue;
+      EXPECT_TRUE(plan.patches());
+      std::string patched = value + std::string(100, 'x');
+      plan.patch(patched.data(), value.size());
+      patched.resize(plan.parts.value_bytes);
+      EXPECT_EQ(patched, stored()) << static_cast<int>(one.op) << " at " << at;
+    }
+  }
+  Request prepend = request(Op::prepend);
+  prepend.value = "some";
+  ASSERT_EQ(plan_for(prepend, old.get()), Status::ok);
+  EXPECT_FALSE(plan.patches());
+}
+
 TEST_F(ChangeTest, SignedAdd) {
   EXPECT_EQ(added("5", 7), "12");
   EXPECT_EQ(added("5", -7), "-2");

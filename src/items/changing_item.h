@@ -1,4 +1,5 @@
-// ChangingItem: a long value that is changed where it lies, where nobody else looks at it.
+// ChangingItem: a long value that is changed and lengthened where it lies, where nobody else looks
+// at it.
 //
 // A large item (items/large_items.h) of a string may have the bit `may change` (items/item.h). Its
 // value and its version are read and written under the lease that the state in its header is:
@@ -13,12 +14,14 @@
 // A writer that does not get the lease stores a changed copy, which may change in its turn. So what
 // was shown stays as it was shown, and readers never wait for each other.
 //
-// The length, the key and all else stay, and so does the version that the item itself has, which is
-// no longer the value's once that was changed.
+// The value never becomes shorter, and longer only as far as the item's block has room. The key and
+// all else stay, and so does the version that the item itself has, which is no longer the value's
+// once that was changed.
 //
-// Invariants. Who writes holds the lock of the key's line, and the index has the item. A version
-// and the bytes that it belongs to are seen together by readers; who reads the version alone sees
-// the one before a change that is under way, or the one behind it.
+// Invariants. Who writes holds the lock of the key's line, and the index has the item. A version, a
+// length and the bytes that they belong to are seen together by readers, and by nobody else: who
+// reads the version or the length alone sees the one before a change that is under way, or the one
+// behind it. So whoever takes memory for a copy does it while there is a keep.
 // Threads. Any, within an epoch in which the item was found.
 #pragma once
 
@@ -42,6 +45,14 @@ struct ChangingItem {
   }
   static void set_version(const Item& item, uint64_t version) {
     header(item).version.store(version, std::memory_order_relaxed);
+  }
+
+  // The longest value for which the item has room. Where it has a state, that lies behind the
+  // value.
+  static uint64_t most_value_bytes(const Item& item) {
+    if (item.has_state()) return item.value_bytes();
+    const auto before = item.value_data() - reinterpret_cast<const char*>(&item);
+    return LargeItems::capacity(header(item)) - static_cast<uint64_t>(before);
   }
 
   // One more who keeps the item, until LargeItems::let_go, and may read it.

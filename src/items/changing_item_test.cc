@@ -61,6 +61,27 @@ TEST_F(ChangingItemTest, NobodyWritesWhileOthersRead) {
   EXPECT_FALSE(Writing(location));
 }
 
+TEST_F(ChangingItemTest, HasRoomForWhatItsBlockHolds) {
+  const Item::Parts parts{.key = "key", .value_bytes = 100'000};
+  for (const uint64_t room : {0, 12'345}) {
+    const Location its = cache->allocate(parts.bytes() + room);
+    Item& grows = *Item::create(store->address(its), parts);
+    const uint64_t most = ChangingItem::most_value_bytes(grows);
+    EXPECT_GE(most, parts.value_bytes + room);
+    std::fill_n(grows.value_data(), most, 'a');
+    grows.lengthen_value(most);
+    EXPECT_EQ(grows.value(), std::string(most, 'a'));
+    EXPECT_LE(grows.bytes(), ItemStore::footprint(its));
+    EXPECT_EQ(ChangingItem::most_value_bytes(grows), most);
+    cache->free_unpublished(its);
+  }
+  const Item::Parts with_state{.key = "key", .value_bytes = 100'000, .state = 1};
+  const Location its = cache->allocate(with_state.bytes() + 1000);
+  const Item& stays = *Item::create(store->address(its), with_state);
+  EXPECT_EQ(ChangingItem::most_value_bytes(stays), 100'000u);
+  cache->free_unpublished(its);
+}
+
 TEST_F(ChangingItemTest, ReadersSeeWholeChanges) {
   constexpr uint64_t bytes = 5000;
   std::fill_n(item->value_data(), bytes, 'a');

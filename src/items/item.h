@@ -3,7 +3,7 @@
 // Layout, at a 16-byte boundary (docs/layout.md draws it):
 //    0  u64  version << 8 | meta      meta: bits 0–2 type, 3 may change, 4 has expiry, 5 has extra,
 //                                   6 away, 7 has a state
-//    8  u32  value bytes
+//    8  u32  value bytes; atomic where the value may change
 //   12  u32  key bytes
 //   16  i64  expiry, ms since the epoch      only with "has expiry"; atomic
 //    .  u32  memcached flags, u32 database   only with "has extra" (either is not zero)
@@ -19,10 +19,12 @@
 // where it is. The version of an object changes with it; the item has the one with which the object
 // came.
 //
-// The value of a large item that may change is written where it lies, and its version is the one
-// that items/changing_item.h knows; that header says who may read either, and when.
+// The value of a large item that may change is written and lengthened where it lies, and its
+// version is the one that items/changing_item.h knows; that header says who may read either, and
+// when.
 //
-// Invariants. Immutable once published, except the expiry and the state, an atomic each. The
+// Invariants. Immutable once published, except the expiry and the state, an atomic each, and values
+// that may change. The
 // version is set before publication, under the lock of the key's line, and so are the expiry and
 // `token sent` of the state afterwards. An item that was never published may be freed at once; a
 // published one goes through retirement.
@@ -89,7 +91,7 @@ class Item {
   // What the item consists of, with its value here or, with `away`, on a device. The expiry is that
   // of the moment.
   Parts parts(bool away) const {
-    return {key(), value_bytes_, type(), expiry(), flags(), database(), away, state()};
+    return {key(), value_bytes(), type(), expiry(), flags(), database(), away, state()};
   }
 
   // The one that it was published with: Objects::version_of knows of later ones.
@@ -130,9 +132,16 @@ class Item {
   ISOTHERM_INLINE uint32_t flags() const { return has_extra() ? extra()[0] : 0; }
   uint32_t database() const { return has_extra() ? extra()[1] : 0; }
   std::string_view key() const { return {key_data(), key_bytes_}; }
-  uint32_t value_bytes() const { return value_bytes_; }
+  // The length of the moment, where others may lengthen the value.
+  ISOTHERM_INLINE uint32_t value_bytes() const {
+    return __atomic_load_n(&value_bytes_, __ATOMIC_RELAXED);
+  }
+  // Only of an item that may change, as items/changing_item.h says; its bytes are there already.
+  void lengthen_value(uint64_t bytes) {
+    __atomic_store_n(&value_bytes_, static_cast<uint32_t>(bytes), __ATOMIC_RELAXED);
+  }
   // Not of an item that is away.
-  ISOTHERM_INLINE std::string_view value() const { return {value_data(), value_bytes_}; }
+  ISOTHERM_INLINE std::string_view value() const { return {value_data(), value_bytes()}; }
   char* value_data() { return const_cast<char*>(key_data()) + key_bytes_; }
   ISOTHERM_INLINE const char* value_data() const { return key_data() + key_bytes_; }
   // Its value is an object.
@@ -184,7 +193,7 @@ class Item {
   }
   void set_value_place(uint64_t place) { std::memcpy(value_data(), &place, sizeof place); }
   uint64_t bytes() const {
-    return bytes(key_bytes_, away() ? sizeof(uint64_t) : value_bytes_, has_expiry(), has_extra(),
+    return bytes(key_bytes_, away() ? sizeof(uint64_t) : value_bytes(), has_expiry(), has_extra(),
                  has_state());
   }
 

@@ -14,8 +14,6 @@ namespace {
 
 // Beyond it the sum of item and header could wrap.
 constexpr uint64_t longest_item = uint64_t{1} << 40;
-// What an allocator keeps beside or around a block.
-constexpr uint64_t allocator_bytes = 16;
 
 }  // namespace
 
@@ -246,8 +244,7 @@ void LargeItems::let_go(Location location) {
 
 void LargeItems::give_back(Header* header) {
   if constexpr (poison::enabled) {
-    std::memset(reinterpret_cast<void*>(header + 1), poison::pattern,
-                header->charged - allocator_bytes - sizeof(Header));
+    std::memset(reinterpret_cast<void*>(header + 1), poison::pattern, capacity(*header));
   }
   std::free(header);
 }

@@ -103,6 +103,10 @@ class LargeItems {
 
   // How much retired_bytes counts for the item.
   static uint64_t charged(Location location) { return header(location).charged; }
+  // How many bytes the item may have in its block, which the budget counts already.
+  static uint64_t capacity(const Header& header) {
+    return header.charged - allocator_bytes - sizeof(Header);
+  }
 
   // The item is live from now on, on probation, and the last in the order of the CLOCK.
   void publish(Location location);
@@ -150,6 +154,8 @@ class LargeItems {
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
  private:
+  // What an allocator keeps beside or around a block.
+  static constexpr uint64_t allocator_bytes = 16;
   static constexpr uint64_t no_stamp = ~uint64_t{0};
 
   // One list of the CLOCK. The atomics: any thread; the ends: under the mutex.

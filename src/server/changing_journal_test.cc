@@ -83,6 +83,56 @@ TEST_F(ChangingJournalTest, WhatThreadsChangeInItsPlaceIsRecorded) {
   EXPECT_EQ(open().content(), later);
 }
 
+// The records of values that grow where they lie are those of their copies: some have another
+// length, and one has zeros between.
+TEST_F(ChangingJournalTest, WhatThreadsAppendInItsPlaceIsRecorded) {
+  open();
+  const std::string value(40'000, 'a');
+  for (const char* key : {"appended", "ranged", "shared"}) put(key, value);
+  int64_t end = static_cast<int64_t>(value.size());
+  const auto change = [&](Batch& batch) {
+    batch.append("appended", "more");
+    batch.set_range("ranged", end + 100, "range");
+    end += 105;
+  };
+  bytes_of(change);
+  {
+    Worker worker(store->engine);
+    const uint64_t copied = worker.copied_bytes();
+    for (int i = 0; i < 10; ++i) {
+      EXPECT_LE(bytes_of(change), 400u);
+      EXPECT_LE(bytes_of([&](Batch& batch) {
+                  change(batch);
+                  batch.group(0);
+                }),
+                400u);
+    }
+    EXPECT_EQ(worker.copied_bytes(), copied);
+  }
+  std::vector<std::thread> threads;
+  for (char thread = 'x'; thread <= 'y'; ++thread) {
+    threads.emplace_back([&, thread] {
+      Worker its(store->engine);
+      const std::string own(7, thread);
+      for (int i = 0; i < 100; ++i) {
+        Batch batch;
+        batch.append("shared", own);
+        if (i % 10 == 0) batch.get("shared");
+        if (i % 16 == 3) batch.set_range("shared", i, own);
+        its.submit(batch);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto content = store->content();
+  EXPECT_EQ(std::get<0>(content.at({0, "shared"})).size(), value.size() + 2 * 100 * 7);
+  EXPECT_EQ(open().content(), content);
+  bytes_of(change);
+  bytes_of(change);
+  const auto later = store->content();
+  EXPECT_EQ(open().content(), later);
+}
+
 // One item is before and behind the change, which is none of its expiry.
 TEST_F(ChangingJournalTest, TheWholeValueIsRecordedWhereAnotherBatchHasChangedIt) {
   open();
@@ -104,7 +154,7 @@ TEST_F(ChangingJournalTest, TheWholeValueIsRecordedWhereAnotherBatchHasChangedIt
   const auto change = [&](uint64_t version, uint64_t token) {
     const ItemChange its{
         ItemChange::Reason::request, 0, "key", 5, item, item, no_expiry, version, token};
-    const ChangedPart part{version - 1'000'001, 1};
+    const ChangedPart part{version - 1'000'001, 1, 2000};
     journal.make_room(its, &part);
     item->value_data()[part.at] = 'b';
     journal.changed_part(its, part);

@@ -293,14 +293,14 @@ TEST_F(JournalPartsTest, WhatABatchUnderWayHasMadeIsRecordedWhole) {
   const uint64_t first_token = journal.begins(first).token;
   journal.changed(change(0, first_token));
   const uint64_t second_token = journal.begins(second).token;
-  journal.changed_part(change(1, second_token), {0, 1});
+  journal.changed_part(change(1, second_token), {0, 1, 2000});
   journal.ends(second_token);
   EXPECT_GT(journal.bytes() - before, 2000u);
   journal.ends(first_token);
   const uint64_t behind = journal.bytes();
   const uint64_t third_token = journal.begins(third).token;
   const ItemChange last = change(2, third_token);
-  const ChangedPart part{1, 1};
+  const ChangedPart part{1, 1, 2000};
   journal.make_room(last, &part);
   journal.changed_part(last, part);
   journal.ends(third_token);

@@ -3,9 +3,9 @@
 //
 // The row is planned under the lock of its key's line, with the lease of the value's writer, so
 // nothing has to be looked at again, and rows that write one value only wait for that lock. Where
-// somebody reads the value, or the sink has to see the old one, or the row makes the value longer,
-// it goes the long way and stores a changed copy (RowAnswers). So does one that writes much, since
-// readers wait for it.
+// somebody reads the value, or the sink has to see the old one, or the item has no room for a
+// longer one, it goes the long way and stores a changed copy (RowAnswers). So does one that writes
+// much, since readers wait for it.
 //
 // Everything here must be a template or always inlined, as in host_stages.h.
 // Threads. As RowAnswers.

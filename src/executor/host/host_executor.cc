@@ -16,7 +16,6 @@
 #include "executor/host/host_stages_entry.h"
 #include "executor/run/batch_run.h"
 #include "items/arriving_item.h"
-#include "items/changing_item.h"
 #include "router/hot_side.h"
 
 namespace isotherm {
@@ -259,11 +258,34 @@ static bool arrives(const Plan& plan) {
   return plan.parts.all_fields && plan.parts.type == ValueType::string;
 }
 
+// A long value that has become longer gets room for more, so that to lengthen it takes time for
+// what is new alone, however often it is done. Nobody goes without memory for it, or evicts.
+uint64_t HostExecutor::room_to_grow(const Plan& plan) const {
+  constexpr uint64_t share = 8;
+  const uint64_t before = plan.first.size();
+  const bool grows = plan.patches() && before > size_classes::largest &&
+                     plan.parts.value_bytes > before && plan.parts.state == 0;
+  if (!store_.changes_in_place || !grows) return 0;
+  const MemoryBudget& budget = store_.budget;
+  const uint64_t room = std::min(before, budget.room()) / share;
+  return budget.would_admit(room) && budget.fits(plan.parts.bytes() + room) ? room : 0;
+}
+
+Location HostExecutor::allocate(const Plan& plan, bool over) {
+  const uint64_t bytes = plan.parts.bytes();
+  const uint64_t room = room_to_grow(plan);
+  if (room != 0) {
+    const Location location = cache_.allocate(bytes + room, false);
+    if (location != location::none) return location;
+  }
+  return cache_.allocate(bytes, over);
+}
+
 HostExecutor::Prepared HostExecutor::prepare_item(const Plan& plan, bool over_cap) {
   const bool over = runs_over(over_cap);
   if (arrives(plan)) [[unlikely]]
     return take_over(plan, over);
-  const Location location = cache_.allocate(plan.parts.bytes(), over);
+  const Location location = allocate(plan, over);
   if (location == location::none) return {};
   Item* item = Item::create(store_.items.address(location), plan.parts);
   plan.fill(item);
@@ -373,93 +395,6 @@ void HostExecutor::Run::tell(const Request& request, uint64_t hash, Member old, 
   executor.store_.sink.load(std::memory_order_relaxed)
       ->changed({reason, request.database, request.key, hash, old.item, fresh, expiry, version,
                  token, function, call});
-}
-
-namespace {
-
-// The bytes that the steps may write, of a value that lacks none of them.
-ChangedPart part_of(std::span<const BitfieldStep> steps) {
-  uint64_t begin = ~uint64_t{0};
-  uint64_t end = 0;
-  for (const BitfieldStep& step : steps) {
-    if (step.kind == BitfieldStep::Kind::get) continue;
-    begin = std::min(begin, step.offset / 8);
-    end = std::max(end, (step.offset + step.bits + 7) / 8);
-  }
-  return {begin, end - begin};
-}
-
-// What the plan changes of the value that its key has; false: it is another value, or none of it
-// is known to be the same.
-bool find_part(const Plan& plan, const Request& request, ChangedPart& part) {
-  const char* const changed = plan.second.data();
-  const bool writes_over = changed == request.value.data() || changed == plan.digits;
-  if (!plan.steps.empty()) {
-    part = part_of(plan.steps);
-  } else if (!plan.second.empty() && writes_over) {
-    part = {plan.second_at, plan.second.size()};
-  } else {
-    return false;
-  }
-  return part.bytes <= plan.parts.value_bytes / ChangedPart::most_of_value;
-}
-
-}  // namespace
-
-void HostExecutor::Run::tell_stored(const Request& request, uint64_t hash, Member old,
-                                    int64_t old_expiry, const Item* fresh, const Plan& plan,
-                                    uint64_t version) const {
-  ChangedPart part;
-  if (fresh == nullptr || old.item == nullptr || !find_part(plan, request, part)) {
-    return tell(request, hash, old, old_expiry, fresh,
-                fresh != nullptr ? plan.parts.expiry : no_expiry, version);
-  }
-  executor.store_.sink.load(std::memory_order_relaxed)
-      ->changed_part({ItemChange::Reason::request, request.database, request.key, hash, old.item,
-                      fresh, plan.parts.expiry, version, token},
-                     part);
-}
-
-bool HostExecutor::Run::may_change_in_place(const Request& request) const {
-  const bool patches =
-      request.op == Op::set_bit || request.op == Op::set_range || request.op == Op::bitfield;
-  const CommitSink* const sink = executor.store_.sink.load(std::memory_order_relaxed);
-  return patches && (sink == nullptr || sink->lets_change_in_place());
-}
-
-bool HostExecutor::Run::fits_in_place(const Request& request, const Item& old, const Plan& plan,
-                                      ChangedPart& part) const {
-  if (!plan.patches() || plan.parts.value_bytes != old.value_bytes()) return false;
-  if (plan.second.size() > ChangingItem::most_written) return false;
-  if (plan.parts.bytes() > largest_item && !request.has(option::over_cap)) return false;
-  if (executor.store_.sink.load(std::memory_order_relaxed) == nullptr) return true;
-  return find_part(plan, request, part) && part.bytes <= ChangingItem::most_written;
-}
-
-void HostExecutor::Run::change_in_place(const Request& request, uint64_t hash, Member old,
-                                        const Plan& plan, const ChangedPart* part,
-                                        uint64_t version) const {
-  CommitSink* const sink = executor.store_.sink.load(std::memory_order_relaxed);
-  const ItemChange change{
-      ItemChange::Reason::request, request.database, request.key, hash, old.item, old.item,
-      plan.parts.expiry,           version,          token};
-  if (part != nullptr) sink->make_room(change, part);
-  plan.patch(old.item->value_data());
-  if (part != nullptr) sink->changed_part(change, *part);
-  ChangingItem::set_version(*old.item, version);
-}
-
-void HostExecutor::Run::share(Location location) const {
-  if (executor.showing_ == nullptr) return ChangingItem::fix(location);
-  executor.showing_->share(executor.store_.items, location);
-}
-
-bool HostExecutor::Run::show_part(Batch::Row row, Member member) const {
-  const ValueRange part =
-      ValueRange::in_order(columns.number[row], columns.expiry[row], member.item->value_bytes());
-  return executor.showing_ != nullptr &&
-         executor.showing_->copy_part(executor.store_.items, member.location, part,
-                                      columns.reply[row]);
 }
 
 bool HostExecutor::Run::show_held(Batch::Row row, const Backing::Stored& stored) {

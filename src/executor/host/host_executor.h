@@ -251,6 +251,8 @@ class HostExecutor {
     Item* item = nullptr;
   };
   Prepared prepare_item(const Plan& plan, bool over_cap);
+  uint64_t room_to_grow(const Plan& plan) const;
+  Location allocate(const Plan& plan, bool over);
   Prepared take_over(const Plan& plan, bool over);
   bool sends_for_writers() const;
   void settle_object(const Item& old, const Item* fresh);

@@ -34,12 +34,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include "command/value_range.h"
 #include "executor/awaited.h"
 #include "executor/backing.h"
 #include "executor/commit_sink.h"
@@ -115,9 +115,10 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   // shows, until the batch is cleared. Where there is no memory to note it, it changes no more. Any
   // thread that answers rows of the batch.
   void share(ItemStore& items, Location location);
-  // The reply gets a copy of few bytes of such a value, which may change again at once. False:
-  // there are too many, or there is no memory for it. Likewise any thread.
-  bool copy_part(ItemStore& items, Location location, const ValueRange& part, Reply& reply);
+  // The reply gets a copy of few bytes of such a value, from `first` to `last` as ValueRange has
+  // them, and the value may change again at once. False: there are too many, or there is no memory
+  // for it. Likewise any thread.
+  bool copy_part(ItemStore& items, Location location, int64_t first, int64_t last, Reply& reply);
 
   // `row`, of the batch or of the parked rows that run again, waits for `what`; null: for an
   // earlier row of its key, or for a value that the reader awaits. Any thread of those that answer
@@ -255,6 +256,7 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   void copy_views();
   void keep_if_arrived(ItemStore& items, const Batch& its, Batch::Row row);
   void keep(ItemStore& items, Reply& reply, bool stays);
+  const char* hold_copy(std::string_view value);
   void end_resumed();
   void let_go_shared();
 

@@ -1,11 +1,12 @@
 // The parts of BatchRun that keep what replies show: where the batch cannot stay in its epoch, and
 // where values may change.
-#include <cstring>
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "command/value_range.h"
 #include "executor/run/batch_run.h"
 #include "items/arriving_item.h"
 #include "items/changing_item.h"
@@ -97,29 +98,33 @@ void BatchRun::share(ItemStore& items, Location location) {
   ChangingItem::share(location);
 }
 
+// Null: there is no memory for it.
+const char* BatchRun::hold_copy(std::string_view value) try {
+  auto copy = std::make_unique<Copy>(std::string(value));
+  const char* const data = copy->value.data();
+  const std::lock_guard guard(mutex_);
+  held.push_back(std::move(copy));
+  return data;
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
+
 // Nobody looks at the value behind it, so a row behind this one changes it where it lies.
-bool BatchRun::copy_part(ItemStore& items, Location location, const ValueRange& part,
+bool BatchRun::copy_part(ItemStore& items, Location location, int64_t first, int64_t last,
                          Reply& reply) {
   constexpr uint64_t most_copied = 256;
-  if (part.count > most_copied) return false;
-  char* to = nullptr;
-  try {
-    auto copy = std::make_unique<Copy>(std::string(part.count, '\0'));
-    to = copy->value.data();
-    const std::lock_guard guard(mutex_);
-    held.push_back(std::move(copy));
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
   const Item& item = *items.item(location);
   ChangingItem::share(location);
-  std::memcpy(to, item.value_data() + part.first, part.count);
+  const ValueRange part = ValueRange::in_order(first, last, item.value_bytes());
+  const char* const copy =
+      part.count <= most_copied ? hold_copy(item.value().substr(part.first, part.count)) : nullptr;
   reply.version = ChangingItem::version(item);
   items.let_go(location);
+  if (copy == nullptr) return false;
   reply.type = ValueType::string;
   reply.flags = item.flags();
   reply.expiry = item.expiry();
-  reply.data = to;
+  reply.data = copy;
   reply.size = part.count;
   reply.number = Batch::part_alone;
   return true;
