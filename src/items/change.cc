@@ -35,6 +35,15 @@ void store_over(const Item& old, uint64_t value_bytes, Plan& plan) {
   note_token(plan.parts.state, plan);
 }
 
+// The same where the key may be absent.
+void store_anyway(const Item* old, uint64_t value_bytes, Plan& plan) {
+  if (old != nullptr) return store_over(*old, value_bytes, plan);
+  plan.action = Plan::Action::store;
+  plan.parts.value_bytes = value_bytes;
+}
+
+std::string_view value_of(const Item* old) { return old != nullptr ? old->value() : ""; }
+
 // Plans another value, which nobody has asked for yet.
 void renew_state(int64_t now_ms, Plan& plan) {
   if (plan.parts.state != 0) plan.parts.state = MetaState::fresh(now_ms);
@@ -132,33 +141,20 @@ void plan_add(const Request& request, const Item* old, int64_t now_ms, Plan& pla
 void plan_concatenation(const Request& request, const Item* old, int64_t now_ms,
                         uint64_t max_value_bytes, Plan& plan) {
   if (!conditions_hold(request, old, plan)) return;
-  const uint64_t old_bytes = old != nullptr ? old->value().size() : 0;
-  const uint64_t bytes = old_bytes + uint64_t{request.value.size()};
+  plan.first = value_of(old);
+  plan.second = request.value;
+  const uint64_t bytes = plan.first.size() + uint64_t{plan.second.size()};
   if (bytes > max_value_bytes) return refuse(plan, Status::too_large);
   plan.number = static_cast<int64_t>(bytes);
-  if (request.op == Op::append) plan.filler = '\0';
-  if (old == nullptr) {
-    plan.action = Plan::Action::store;
-    plan.parts.value_bytes = bytes;
-    plan.first = request.value;
-    return;
-  }
-  store_over(*old, bytes, plan);
+  store_anyway(old, bytes, plan);
   renew_state(now_ms, plan);
-  plan.first = old->value();
-  plan.second = request.value;
-  if (request.op == Op::prepend) std::swap(plan.first, plan.second);
+  if (request.op == Op::prepend) {
+    std::swap(plan.first, plan.second);
+  } else {
+    plan.filler = '\0';
+  }
   plan.second_at = plan.first.size();
 }
-
-// The same where the key may be absent.
-void store_anyway(const Item* old, uint64_t value_bytes, Plan& plan) {
-  if (old != nullptr) return store_over(*old, value_bytes, plan);
-  plan.action = Plan::Action::store;
-  plan.parts.value_bytes = value_bytes;
-}
-
-std::string_view value_of(const Item* old) { return old != nullptr ? old->value() : ""; }
 
 // The old value, or none, with as many zeros behind it as make `least_bytes`; `second` and `steps`
 // then change it. As in Redis, one that was stored when longer ones were allowed may be changed.

@@ -165,6 +165,9 @@ class Item {
     return static_cast<uint8_t>(version_meta_) == static_cast<uint8_t>(ValueType::string);
   }
   ISOTHERM_INLINE std::string_view bare_key() const { return {body(), key_bytes_}; }
+  ISOTHERM_INLINE std::string_view bare_value() const {
+    return {body() + key_bytes_, value_bytes_};
+  }
   // Writes such an item at `memory`, which holds bare_bytes.
   static constexpr uint64_t bare_bytes(uint64_t key_bytes, uint64_t value_bytes) {
     return header_bytes + key_bytes + value_bytes;

@@ -50,13 +50,13 @@ struct BareItems {
   }
 
   static ISOTHERM_INLINE void show(Reply& reply, const Item& item) {
-    const std::string_view key = item.bare_key();
+    const std::string_view value = item.bare_value();
     reply.type = ValueType::string;
     reply.flags = 0;
     reply.version = item.version();
     reply.expiry = no_expiry;
-    reply.data = key.data() + key.size();
-    reply.size = item.value_bytes();
+    reply.data = value.data();
+    reply.size = value.size();
   }
 
   // Whether the row may be a put as above.
