@@ -441,9 +441,10 @@ TEST_P(GrowingValuesAtTheCap, FitAndStayBelowIt) {
   const std::string more(10'000, 'm');
   uint64_t length = 0;
   const auto append = [&](uint64_t number) {
+    const std::string name = key(number);
     Batch batch;
-    batch.append(key(number), more);
-    if (evicts) batch.expire(key(number), some_day);
+    batch.append(name, more);
+    if (evicts) batch.expire(name, some_day);
     worker.submit(batch);
     const Status status = batch.reply(0).status;
     length = static_cast<uint64_t>(batch.reply(0).number);
