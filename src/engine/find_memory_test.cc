@@ -56,8 +56,9 @@ class FindMemoryTest : public ::testing::Test {
     worker.submit(batch);
     ASSERT_EQ(batch.reply(0).status, Status::ok);
   }
-  void append_to_all(Batch& batch) {
-    for (const std::string& key : keys_) batch.append(key, "abc");
+  // Each row stores a copy.
+  void prepend_to_all(Batch& batch) {
+    for (const std::string& key : keys_) batch.prepend(key, "abc");
   }
   static uint64_t refused(const Batch& batch) {
     uint64_t refused = 0;
@@ -78,7 +79,7 @@ TEST_F(FindMemoryTest, ManyShortAppendsToLongValuesAreNotRefused) {
   Worker worker(*engine_);
   for (Batch::Row i = 0; i < 6; ++i) put(worker, keys_[i], std::string(long_value, 'v'));
   Batch batch;
-  append_to_all(batch);
+  prepend_to_all(batch);
   worker.submit(batch);
   EXPECT_EQ(refused(batch), 0u);
   batch.clear();
@@ -100,7 +101,7 @@ TEST_F(FindMemoryTest, WhatWasShownStaysWhenTheBatchLooksForMemory) {
   batch.get(keys_[5]);
   batch.put("replaced", "behind", option::want_previous);
   batch.erase("short");
-  append_to_all(batch);
+  prepend_to_all(batch);
   worker.submit(batch);
   EXPECT_EQ(refused(batch), 0u);
   EXPECT_EQ(batch.reply(0).value(), "value");
@@ -121,7 +122,7 @@ TEST_F(FindMemoryTest, AnItemThatHasArrivedStaysForWhoReceivedIt) {
   batch.put(name, arriving->value());
   batch.columns().options[0] |= option::in_place;
   batch.erase(name);
-  append_to_all(batch);
+  prepend_to_all(batch);
   worker.submit(batch);
   EXPECT_EQ(refused(batch), 0u);
   EXPECT_GE(engine_->client_bytes(), long_value);
@@ -139,7 +140,7 @@ TEST_F(FindMemoryTest, ThreadsFindMemoryBesideEachOther) {
     for (Batch::Row i = 0; i < 6; ++i) put(worker, keys_[i], std::string(long_value, 'v'));
     for (int i = 0; i < 3; ++i) {
       Batch batch;
-      append_to_all(batch);
+      prepend_to_all(batch);
       worker.submit(batch);
       sum += refused(batch);
     }
@@ -165,7 +166,7 @@ TEST_F(FindMemoryTest, ARowThatCannotFitIsRefusedAlone) {
   const std::string above(cap, 'a');
   Batch batch;
   batch.append("key:0", above);
-  append_to_all(batch);
+  prepend_to_all(batch);
   worker.submit(batch);
   EXPECT_EQ(batch.reply(0).status, Status::out_of_memory);
   EXPECT_EQ(refused(batch), 1u);
@@ -278,7 +279,7 @@ TEST_F(FindMemoryTest, WithATreeToo) {
   shows.get("short");
   for (const std::string& key : keys_) shows.get(key);
   Batch batch;
-  append_to_all(batch);
+  prepend_to_all(batch);
   const auto begin = [&](Batch& one) {
     while (worker.start(one) == Worker::Started::retry) worker.poll([](Batch&, bool) {});
   };

@@ -474,6 +474,38 @@ TEST_P(GrowingValuesAtTheCap, FitAndStayBelowIt) {
   EXPECT_EQ(engine.stats().evicted != 0, evicts);
 }
 
+// A batch of them is not admitted for a copy a row.
+TEST_P(GrowingValuesAtTheCap, EvictNothingForCopiesThatAreNotMade) {
+  constexpr uint64_t cap = 40 << 20;
+  if (GetParam() == EvictionPolicy::noeviction) GTEST_SKIP() << "nothing is evicted";
+  Engine engine(options(GetParam(), cap), clock);
+  Worker worker(engine);
+  const std::string small(1000, 's');
+  for (uint64_t number = 0; number < 30'000; ++number) {
+    const std::string name = key(number);
+    Batch batch;
+    batch.put(name, small, 0, some_day);
+    worker.submit(batch);
+    worker.maintain();
+  }
+  const std::string value(5'000'000, 'v');
+  Batch batch;
+  batch.put("long", value);
+  worker.submit(batch);
+  for (int i = 0; i < 50; ++i) {
+    batch.clear();
+    for (int row = 0; row < 16; ++row) batch.append("long", small);
+    worker.submit(batch);
+    for (Batch::Row row = 0; row < 16; ++row) ASSERT_EQ(batch.reply(row).status, Status::ok);
+    ASSERT_EQ(batch.reply(15).number, static_cast<int64_t>(value.size() + (i + 1) * 16'000));
+    worker.maintain();
+  }
+  batch.clear();
+  for (int step = 0; step < 100; ++step) worker.maintain();
+  EXPECT_GE(worker.count(0).value(), 20'000u);
+  EXPECT_LE(engine.stats().used_memory, cap);
+}
+
 INSTANTIATE_TEST_SUITE_P(Policies, GrowingValuesAtTheCap,
                          ::testing::Values(EvictionPolicy::noeviction, EvictionPolicy::allkeys_lru,
                                            EvictionPolicy::volatile_lru),

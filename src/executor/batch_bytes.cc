@@ -5,6 +5,7 @@
 #include "command/changes.h"
 #include "index/item_table.h"
 #include "items/change.h"
+#include "items/changing_item.h"
 
 namespace isotherm {
 namespace {
@@ -31,6 +32,12 @@ bool copies(Op op) {
          op == Op::set_bit || op == Op::bitfield || op == Op::meta;
 }
 
+// Whether it may change a long value where it lies, or else stores a copy that the next such row
+// changes so (items/changing_item.h).
+bool patches(Op op) {
+  return op == Op::append || op == Op::set_range || op == Op::set_bit || op == Op::bitfield;
+}
+
 // Bytes that the row brings, or sets to zero.
 uint64_t new_value_bytes(const Batch::Columns& columns, Batch::Row row) {
   const std::string_view value = columns.value[row];
@@ -51,11 +58,30 @@ uint64_t new_value_bytes(const Batch::Columns& columns, Batch::Row row) {
   }
 }
 
-uint64_t old_value_bytes(const HostStore& store, const Batch::Columns& columns, Batch::Row row) {
+struct OldValue {
+  uint64_t bytes = 0;
+  bool stays = false;  // where it is, with what the row brings
+};
+
+// `value`: how many bytes that is.
+OldValue old_value(const HostStore& store, const Batch::Columns& columns, Batch::Row row,
+                   uint64_t value) {
   const std::string_view key = columns.key[row];
   const Location root = store.databases[columns.database[row]].root_of(store.hash(key, store.seed));
   const Item* item = resolve(store.items, root, key).item;
-  return item != nullptr ? item->value_bytes() : 0;
+  if (item == nullptr) return {};
+  const Op op = columns.op[row];
+  const uint64_t bytes = item->value_bytes();
+  const uint64_t longer = op == Op::append ? bytes + value : std::max(bytes, value);
+  return {bytes, store.changes_in_place && patches(op) && item->may_change() &&
+                     longer <= ChangingItem::most_value_bytes(*item)};
+}
+
+// Whether the row before stores the value that this one changes.
+bool goes_on(const HostStore& store, const Batch::Columns& columns, Batch::Row row) {
+  return store.changes_in_place && patches(columns.op[row]) && patches(columns.op[row - 1]) &&
+         columns.database[row] == columns.database[row - 1] &&
+         columns.key[row] == columns.key[row - 1];
 }
 
 struct Sum {
@@ -78,7 +104,9 @@ Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values, Bat
     const bool copy = copies(op);
     const bool on_old = copy || value > size_classes::largest;
     depends |= on_old;
-    const uint64_t old = old_values && on_old ? old_value_bytes(store, columns, row) : 0;
+    const bool looks = old_values && on_old && (row == first || !goes_on(store, columns, row));
+    const auto [old, stays] = looks ? old_value(store, columns, row, value) : OldValue{};
+    if (stays) continue;
     const uint64_t bytes =
         Item::bytes(columns.key[row].size(), value + (copy ? old : 0), true, true, op == Op::meta);
     if (bytes > largest) continue;

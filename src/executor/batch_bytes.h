@@ -9,8 +9,8 @@
 // The value that a row replaces is freed only when the batch has ended, so for a while both values
 // take memory. The budget allows this to exceed the cap a little (items/memory_budget.h), so
 // nothing else is evicted for it. Some rows store a changed copy of the value that their key has
-// now. As long as copies of all large items would fit within the cap, the bound for either kind of
-// row is known without a look at the index.
+// now, unless they are likely to change it where it lies. As long as copies of all large items
+// would fit within the cap, the bound for either kind of row is known without a look at the index.
 //
 // Threads. The thread that owns the epoch slot, outside of epochs; it enters one where it looks at
 // items. Without a slot it looks at no items: where the sum depends on them, the answer is the
