@@ -138,7 +138,8 @@ TEST_P(ReadingOnTest, ARequestOnAKeyThatWaitsIsNotRunAndNorIsWhatIsBehindIt) {
         resp({"RENAME", "slow", "slow"}), resp({"OBJECT", "ENCODING", "slow"}),
         resp({"BITOP", "AND", "to", "slow"}), resp({"FLUSHALL"}), resp({"FLUSHDB"}),
         resp({"DBSIZE"}), resp({"KEYS", "nothing"}), resp({"SCAN", "0", "MATCH", "nothing"}),
-        resp({"RANDOMKEY"}), resp({"INFO", "keyspace"}), resp({"EXEC"})}) {
+        resp({"RANDOMKEY"}), resp({"INFO", "keyspace"}), resp({"EXEC"}),
+        resp({"CONFIG", "SET", "timeout", "0"})}) {
     ASSERT_EQ(other_->ask(resp({"DEL", "a", "b"}), ":0\r\n").substr(0, 1), ":");
     send_waiting(resp({"GETDEL", "slow"}));
     client_->send(resp({"SET", "a", "1"}) + request + resp({"SET", "b", "1"}));

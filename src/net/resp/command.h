@@ -235,6 +235,7 @@ inline constexpr uint32_t no_auth = 1 << 8;
 inline constexpr uint32_t allow_busy = 1 << 9;
 inline constexpr uint32_t skip_slowlog = 1 << 10;
 inline constexpr uint32_t no_async_loading = 1 << 11;
+inline constexpr uint32_t alone = 1 << 13;        // it runs so, and is about no keys; not shown
 inline constexpr uint32_t waits = 1 << 14;        // for what the session says (Session::awaited)
 inline constexpr uint32_t walks = 1 << 15;        // over a database; not shown
 inline constexpr uint32_t in_keyspace = 1 << 16;  // categories from here on

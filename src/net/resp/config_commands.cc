@@ -1,4 +1,6 @@
 // CONFIG: the options, shown and changed.
+//
+// What changes the server runs alone: requests before it in its pipeline take effect before it.
 
 #include <algorithm>
 #include <string>
@@ -30,26 +32,44 @@ std::string failure(std::string_view name, std::string_view wrong) {
 }
 
 // The options that the words name; none where this has answered with an error.
-std::vector<const ConfigOption*> find_options(Call& call) {
+std::vector<const ConfigOption*> find_options(Alone& alone) {
+  const Arguments words = alone.arguments;
   std::vector<const ConfigOption*> found;
-  for (size_t i = 2; i < call.size(); i += 2) {
-    const ConfigOption* option = find_config_option(call[i]);
+  for (size_t i = 2; i < words.size(); i += 2) {
+    const ConfigOption* option = find_config_option(words[i]);
     if (option == nullptr) {
-      call.error("ERR Unknown option or number of arguments for CONFIG SET - '" +
-                 std::string(call[i].substr(0, call[i].find('\0'))) + "'");
+      alone.writer.error("ERR Unknown option or number of arguments for CONFIG SET - '" +
+                         std::string(words[i].substr(0, words[i].find('\0'))) + "'");
       return {};
     }
     if (option->set == nullptr) {
-      call.error(failure(call[i], "can't set immutable config"));
+      alone.writer.error(failure(words[i], "can't set immutable config"));
       return {};
     }
     if (std::find(found.begin(), found.end(), option) != found.end()) {
-      call.error(failure(call[i], "duplicate parameter"));
+      alone.writer.error(failure(words[i], "duplicate parameter"));
       return {};
     }
     found.push_back(option);
   }
   return found;
+}
+
+void run_config_set(Alone& alone) {
+  const Arguments words = alone.arguments;
+  const std::vector<const ConfigOption*> options = find_options(alone);
+  for (const bool dry : {true, false}) {
+    for (size_t i = 0; i < options.size(); ++i) {
+      const std::string wrong = options[i]->set(alone.turn.server, words[3 + 2 * i], dry);
+      if (!wrong.empty()) return alone.writer.error(failure(words[2 + 2 * i], wrong));
+    }
+  }
+  if (!options.empty()) alone.writer.ok();
+}
+
+void run_config_resetstat(Alone& alone) {
+  alone.turn.server.reset_statistics();
+  alone.writer.ok();
 }
 
 }  // namespace
@@ -76,21 +96,10 @@ void config_get(Call& call) {
 
 void config_set(Call& call) {
   if (call.size() % 2 != 0) return call.syntax_error();
-  const std::vector<const ConfigOption*> options = find_options(call);
-  for (const bool dry : {true, false}) {
-    for (size_t i = 0; i < options.size(); ++i) {
-      const std::string_view name = call[2 + 2 * i];
-      const std::string wrong = options[i]->set(call.turn.server, call[3 + 2 * i], dry);
-      if (!wrong.empty()) return call.error(failure(name, wrong));
-    }
-  }
-  if (!options.empty()) call.ok();
+  call.run_alone(run_config_set);
 }
 
-void config_resetstat(Call& call) {
-  call.turn.server.reset_statistics();
-  call.ok();
-}
+void config_resetstat(Call& call) { call.run_alone(run_config_resetstat); }
 
 void config_rewrite(Call& call) { call.error("ERR The server is running without a config file"); }
 

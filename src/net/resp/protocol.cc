@@ -53,8 +53,9 @@ class RespProtocol final : public Protocol {
           break;
         }
         if (session_.unusual || (found_.command != nullptr && found_.command->waits())) {
-          held_ = is_held(found_, turn);
-          stopped_early_ = held_ || stays_behind(found_, reads, turn) || is_early(found_);
+          const Command* const command = find_whole(found_).command;
+          held_ = is_held(command, turn);
+          stopped_early_ = held_ || stays_behind(command, reads, turn) || is_early(command);
           if (stopped_early_) break;
         }
       }
@@ -323,10 +324,11 @@ class RespProtocol final : public Protocol {
     session_.unusual = is_unusual(turn);
   }
 
-  // Finds the subcommand that the words name, or the container where they name none.
-  NumberedCommand find_whole(const NumberedCommand& container) const {
+  // Finds the subcommand that the words name, if the command has any and they name one at all.
+  NumberedCommand find_whole(const NumberedCommand& found) const {
     const Arguments words = parser_.arguments();
-    return words.size() > 1 ? find_numbered(container, words[1]) : container;
+    const bool named = found.command != nullptr && !found.command->subcommands.empty();
+    return named && words.size() > 1 ? find_numbered(found, words[1]) : found;
   }
 
   // Whether commands need more than to be run. CLIENT, MULTI and WATCH alone can make it so, on
@@ -341,36 +343,34 @@ class RespProtocol final : public Protocol {
   bool may_read_again() const { return session_.replies == Replies::on && !queues(session_); }
 
   // Whether it is an EXEC before the answer of a WATCH, which says what it has to find.
-  bool is_early(const NumberedCommand& found) const {
+  bool is_early(const Command* command) const {
     return session_.transaction != nullptr && session_.transaction->awaits() &&
-           found.command != nullptr && found.command->handler == handlers::exec;
+           command != nullptr && command->handler == handlers::exec;
   }
 
   // Whether CLIENT PAUSE holds it back, or what it waits for, which it asks for here.
-  bool is_held(NumberedCommand found, Turn& turn) {
-    if (found.command != nullptr && !found.command->subcommands.empty()) found = find_whole(found);
-    if (found.command == nullptr || !found.command->takes(parser_.arguments().size())) return false;
+  bool is_held(const Command* command, Turn& turn) {
+    if (command == nullptr || !command->takes(parser_.arguments().size())) return false;
     const Pause::Holds holds = server_.pause.holds(turn.now_ms());
-    const bool writes = has(*found.command, session_, command_flag::write);
+    const bool writes = has(*command, session_, command_flag::write);
     if (holds == Pause::Holds::all || (holds == Pause::Holds::writes && writes)) return true;
-    return found.command->waits() && !queues(session_) &&
+    return command->waits() && !queues(session_) &&
            handlers::is_awaited(parser_.arguments(), server_, session_);
   }
 
   // Whether it must wait until requests before it, which are under way, are answered: because it
-  // may touch one of their keys, or looks at all, or so many show values already. A change shows
+  // may touch one of their keys, or is about all, or so many show values already. A change shows
   // one at most, so it may pass that bound once.
-  bool stays_behind(const NumberedCommand& found, bool reads, const Turn& turn) const {
-    if (turn.waiting == nullptr || found.command == nullptr) return false;
+  bool stays_behind(const Command* command, bool reads, const Turn& turn) const {
+    if (turn.waiting == nullptr || command == nullptr) return false;
     if (queue_.reads + aside_reads_ >= most_reads_ + (reads ? 0 : 1)) return true;
-    const Command& command = *found.command;
-    constexpr uint32_t touches = command_flag::write | command_flag::readonly;
-    const bool all_keys = (command.flags & touches) != 0 && command.first_key == 0;
+    constexpr uint32_t wide = command_flag::write | command_flag::readonly | command_flag::alone;
+    const bool all_keys = (command->flags & wide) != 0 && command->first_key == 0;
     // A value that arrived in its item is no key, and of one without memory there are no bytes.
     const Arguments words = parser_.arguments();
     const char* const value = arriving_ != nullptr ? arriving_->value().data() : words[0].data();
     const auto waits = [&](auto its) { return its.data() != value && turn.waiting->contains(its); };
-    return all_keys || command.handler == handlers::info || command.handler == handlers::exec ||
+    return all_keys || command->handler == handlers::exec ||
            std::any_of(words.begin() + 1, words.end(), waits);
   }
 
