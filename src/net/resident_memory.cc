@@ -36,7 +36,7 @@ uint64_t ResidentMemory::beside(uint64_t used) const {
 }
 
 void ResidentMemory::bound(uint64_t used, uint64_t cap) {
-  constexpr uint64_t least_allowance = 16 << 20;
+  constexpr uint64_t least_allowance = 4 << 20;
   if (cap == 0) return;
   const uint64_t before = beside(used);
   const uint64_t least = std::min(before, least_beside_.load(std::memory_order_relaxed));

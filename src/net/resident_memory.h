@@ -4,8 +4,9 @@
 // The allocator keeps what was freed for a second, since most is soon asked for again. Where values
 // become smaller at full speed it is not: the store takes pages for the small ones while the memory
 // of the large ones still waits, and both together are up to twice the cap; the same goes for
-// buffers of clients that are disconnected. Where the process would have more than the cap and a
-// 32nd, `bound` has the allocator give back all that is free. What it leaves beside what is counted
+// buffers of clients that are disconnected, and for values of megabytes that are replaced below a
+// small cap. Where the process would have more than the cap and a 32nd, or 4 MiB, `bound` has the
+// allocator give back all that is free. What it leaves beside what is counted
 // is the process itself, connections, or somebody else's: only what comes on top of that is looked
 // at from then on.
 //
@@ -29,7 +30,7 @@ class ResidentMemory {
   uint64_t bytes() const;
   // Whether it is time for `bound`; asked very often, and true for one thread.
   bool is_due(int64_t now_ms) {
-    constexpr int64_t between_looks_ms = 5;
+    constexpr int64_t between_looks_ms = 2;
     int64_t due = next_look_ms_.load(std::memory_order_relaxed);
     return now_ms >= due && next_look_ms_.compare_exchange_strong(due, now_ms + between_looks_ms);
   }

@@ -4,8 +4,10 @@
 One client stores values of one size after another, by RESP and by memcached's protocol: none is
 refused, each is there right after its reply, and together they take nearly all of maxmemory, with
 every policy. So it is after larger ones, with several clients, also where their values come at the
-same time and together are longer than maxmemory, and while APPEND makes one value grow. Sizes that shift upward at full speed are never refused. Writers that wait for a journal do
-not run further over maxmemory than others. A flushed database gives its memory back to the system
+same time and together are longer than maxmemory, and while APPEND makes one value grow. Sizes that
+shift upward at full speed are never refused, and where values are replaced at full speed, the
+allocator keeps little of what they had. Writers that wait for a journal do not run further over
+maxmemory than others. A flushed database gives its memory back to the system
 within seconds.
 
     large_values.py [--server BINARY] [--scale N] [--beside MIB] [-- FLAGS OF THE SERVER…]
@@ -165,6 +167,29 @@ def at_once(options, maxmemory, size):
         raise Failure(f"resident memory reached {highest / MIB:.0f} MiB")
 
 
+def replaced(options, maxmemory, count):
+    """Values of 1 to 8 MiB that take each other's place at full speed: what was freed is given back to
+    the system before it is a large part of a small maxmemory."""
+    with start_server(options.server, "--threads", "4", "--maxmemory", f"{maxmemory}mb",
+                      "--maxmemory-policy", "allkeys-lru", *options.flags) as server:
+        before = resident_bytes(server.pid)
+        peak = PeakMemory(server.pid)
+
+        def work(number):
+            writer = Resp(server, False)
+            for i in range(count):
+                size = (1 + (number + i) % 8) * MIB
+                if not writer.store(b"%d" % (5 * number + i % 5), b"v" * size):
+                    raise Failure("a value was refused where others are replaced")
+
+        in_clients(work)
+        highest = peak.stop() - before
+    print(f"  values of 1 to 8 MiB replaced: resident at most {highest / MIB:.0f} MiB of {maxmemory}",
+          flush=True)
+    if highest > 1.4 * maxmemory * MIB + options.beside * MIB:
+        raise Failure(f"resident memory reached {highest / MIB:.0f} MiB")
+
+
 def beside_a_journal(options, count):
     """Values of a megabyte from 8 clients: what batches under way still hold counts, too."""
     maxmemory, size, highest = 50 * MIB, 1_000_000, 0
@@ -291,6 +316,7 @@ def run(options):
     for size in (100_000, 1_000_000) if is_long else (100_000,):
         several_clients(options, size)
     at_once(options, *((1000, 60) if is_long else (64, 12)))
+    replaced(options, 64, 400 if is_long else 40)
     beside_a_journal(options, 600 if is_long else 60)
     append(options)
     shift(options, *((512, [(40, 3_000_000), (900, 800_000)]) if is_long else

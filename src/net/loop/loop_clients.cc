@@ -255,8 +255,7 @@ void Loop::watch_all_clients() {
 void Loop::bound_resident() {
   const Engine& engine = server_.engine;
   const uint64_t cap = engine.maxmemory();
-  server_.resident.bound(engine.used_memory() + engine.client_bytes(),
-                         cap != 0 ? cap : server_.limits.all_clients(0));
+  server_.resident.bound(engine.used_memory(), cap != 0 ? cap : server_.limits.all_clients(0));
 }
 
 // Disconnects those that hold most, so that so many bytes more are within the bound; whether any
