@@ -30,7 +30,7 @@ struct FillTotals {
   std::atomic<uint64_t> longest{0};        // value of these
   std::atomic<uint64_t> expired{0};
 
-  // Why what was refused could not be stored, and how it can be.
+  // Why the start cannot go on with what is stored now, and how it can; empty: it can.
   std::string problem(const Engine& engine) const;
 };
 

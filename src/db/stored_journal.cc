@@ -159,7 +159,9 @@ void fill_store(Engine& engine, const JournalReader& reader) {
     });
     filler.finish();
   });
-  if (totals.refused != 0) throw JournalError("journal: " + totals.problem(engine));
+  if (const std::string problem = totals.problem(engine); !problem.empty()) {
+    throw JournalError("journal: " + problem);
+  }
 }
 
 StoredJournal::StoredJournal(const StoredJournalOptions& options, Engine& engine, Files& files)

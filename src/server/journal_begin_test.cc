@@ -129,10 +129,14 @@ TEST_F(JournalBeginTest, WhatHasNoRoomSaysHowMuchIsEnough) {
     expect({"SETRANGE", key, "4999999", "x"}, ":5000000\r\n");
   }
   expect({"SAVE"}, "+OK\r\n");
-  options_.store.maxmemory = 4 << 20;
   const std::string words = "start with a maxmemory of ";
-  EXPECT_NE(problem().find(words), std::string::npos);
-  options_.appendonly = true;
+  for (const bool journal : {false, true}) {
+    options_.appendonly = journal;
+    for (const uint64_t mib : {26, 16, 4}) {
+      options_.store.maxmemory = mib << 20;
+      EXPECT_NE(problem().find(words), std::string::npos) << mib;
+    }
+  }
   const std::string said = problem();
   ASSERT_NE(said.find(words), std::string::npos) << said;
   EXPECT_NE(said.find(", or with the maxmemory-policy allkeys-lru"), std::string::npos);

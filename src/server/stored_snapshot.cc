@@ -37,7 +37,9 @@ LoadedSnapshot load_snapshot(const net::ServerOptions& options, Engine& engine) 
     });
     filler.finish();
   });
-  if (totals.refused != 0) throw RdbError("snapshot: " + path + ": " + totals.problem(engine));
+  if (const std::string problem = totals.problem(engine); !problem.empty()) {
+    throw RdbError("snapshot: " + path + ": " + problem);
+  }
   if (tree != nullptr) tree->end_filling();
   loaded = {true, file.items() - totals.expired, totals.expired};
   net::log(net::LogLevel::notice, "the snapshot was read: " + std::to_string(loaded.loaded) +
