@@ -342,6 +342,8 @@ class Submission {
     const size_t rows = nb::len(requests_);
     for (size_t i = 0; i < rows; ++i) {
       append_request(batch_, PyTuple_GetItem(requests_.ptr(), static_cast<Py_ssize_t>(i)));
+      const auto row = static_cast<Batch::Row>(i);
+      bytes_ += batch_.columns().key[row].size() + batch_.columns().value[row].size();
     }
   }
   ~Submission() {
@@ -355,7 +357,7 @@ class Submission {
   Submission& operator=(const Submission&) = delete;
 
   bool start() {
-    const GilReleased released(batch_.size() * 128);
+    const GilReleased released(bytes_ + batch_.size() * 128);
     started_ = (*handle_)->start(batch_) == Status::ok;
     return started_;
   }
@@ -376,6 +378,7 @@ class Submission {
   SharedHandle handle_;
   nb::object requests_;  // whose bytes the batch borrows
   Batch batch_;
+  uint64_t bytes_ = 0;  // of keys and values
   bool started_ = false;
 };
 

@@ -6,6 +6,7 @@
 // Threads. Any that has the GIL.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 
@@ -58,8 +59,15 @@ inline void append_request(Batch& batch, nb::handle request) {
   throw nb::value_error("a request of unknown code");
 }
 
+// Long values are copied without the GIL. It is not given up for those of less than a mebibyte,
+// which are copied in less time than it may take to have it again.
 inline nb::object bytes_object(std::string_view value) {
-  return checked(PyBytes_FromStringAndSize(value.data(), static_cast<Py_ssize_t>(value.size())));
+  nb::object bytes =
+      checked(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(value.size())));
+  char* const to = PyBytes_AsString(bytes.ptr());
+  const GilReleased released(value.size() / 64);
+  std::copy(value.begin(), value.end(), to);
+  return bytes;
 }
 
 // Bytes or None; an item or None; whether it was done; a number. An exception where a request
