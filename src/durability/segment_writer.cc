@@ -67,13 +67,15 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
     return result;
   }
   if (file_ >= 0) files_.trim(file_, sizeof header + (first_lsn - first_lsn_));
+  if (writes_ != 0) by_calls_ = (first_lsn - first_lsn_) / writes_ >= worth_a_call;
+  writes_ = 0;
   unmap(left_);
   left_ = std::exchange(mapped_, {});
   close();
   file_ = made;
-  // Of one that is made for a large block each page would be a fault: it is written by calls.
+  // Each page that was not made ready would be a fault.
   mapped_ = mapped;
-  if (mapped_.at == nullptr && bytes <= segment_bytes_) {
+  if (mapped_.at == nullptr && bytes <= segment_bytes_ && !by_calls_) {
     mapped_ = {files_.map(file_, bytes, false), bytes};
   }
   begins_ = false;
@@ -104,7 +106,7 @@ void SegmentWriter::prepare() {
   prepared_name_ = FileName(segment_path(base_, manifest_.last + 1));
   prepares_ = false;
   if (make_room(prepared_name_, segment_bytes_, prepared_) < 0) return drop_prepared();
-  prepared_map_ = {files_.map(prepared_, segment_bytes_, true), segment_bytes_};
+  if (!by_calls_) prepared_map_ = {files_.map(prepared_, segment_bytes_, true), segment_bytes_};
 }
 
 void SegmentWriter::drop_prepared() {
@@ -199,6 +201,7 @@ int SegmentWriter::take_name(const FileName& its, int written) {
 
 int SegmentWriter::write(uint64_t lsn, const char* data, uint64_t bytes) {
   const uint64_t offset = sizeof(SegmentHeader) + (lsn - first_lsn_);
+  ++writes_;
   if (mapped_.at == nullptr) return write_at(file_, data, bytes, offset);
   std::memcpy(mapped_.at + offset, data, bytes);
   return 0;

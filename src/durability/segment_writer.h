@@ -17,10 +17,12 @@
 // The room that a segment did not need is given back when the next one begins, so that many starts
 // take little of the disk; one in which nothing was written goes again (`take_back`).
 //
-// Records are stored to a mapped segment where its file can be mapped (durability/files.h) and was
-// not made for one large block, else written. A kill in the middle of either leaves a torn tail,
-// which a start finds by its checksum. What takes long with mapped segments is done where nobody
-// waits: `prepare` has the system find each page of the next, and unmaps the one before.
+// Records are stored to a mapped segment where its file can be mapped (durability/files.h), was not
+// made for one large block, and those of the one before were stored few at a time: for long ones a
+// call costs less than pages that are cleared, mapped and unmapped. Else they are written. A kill
+// in the middle of either leaves a torn tail, which a start finds by its checksum. What takes long
+// with mapped segments is done where nobody waits: `prepare` has the system find each page of the
+// next, and unmaps the one before.
 //
 // Errors come back as -errno, and the same call may be made again later; so where std::bad_alloc is
 // thrown.
@@ -98,6 +100,8 @@ class SegmentWriter {
  private:
   // Where the disk has no room for more, a segment has so many bytes.
   static constexpr uint64_t least_segment = 1 << 20;
+  // So many bytes at a time are written by calls.
+  static constexpr uint64_t worth_a_call = 32 << 10;
 
   // A file's name, and where it is made before it has that.
   struct FileName {
@@ -144,6 +148,8 @@ class SegmentWriter {
   bool prepares_ = false;    // it is wanted
   bool takes_last_ = false;  // the last one is empty, and of the process before
   bool begins_ = false;    // the manifest may name the next already, so nothing goes into this one
+  bool by_calls_ = false;  // as the last segment that ended has it, those behind it
+  uint64_t writes_ = 0;    // into this one
   uint64_t capacity_ = 0;  // bytes of the file
   uint64_t first_lsn_ = 0;
 };

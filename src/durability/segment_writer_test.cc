@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
 
 #include "models/journal_fixture.h"
 
@@ -26,6 +27,28 @@ TEST_F(SegmentWriterTest, MapsWhatWasNotMadeForOneLargeBlock) {
   EXPECT_TRUE(segments.has_room(100 + large));
   files.leave_room(room);
   ASSERT_EQ(segments.begin(100 + large, 0, 100), 0);
+  EXPECT_EQ(files.wanted_map(), room / 2);
+}
+
+// By what was stored into the one before; small segments show which are mapped.
+TEST_F(SegmentWriterTest, MapsBehindShortRecordsAlone) {
+  constexpr uint64_t usual = 4 << 20;
+  constexpr uint64_t room = 3 << 20;
+  const std::string record(64 << 10, 'r');
+  Manifest manifest{};
+  manifest.first = 1;
+  SegmentWriter segments(files, folder, "test", manifest, {}, usual);
+  ASSERT_EQ(segments.begin(0, 0, 100), 0);
+  EXPECT_EQ(files.wanted_map(), usual);
+  ASSERT_EQ(segments.write(0, record.data(), record.size()), 0);
+  files.leave_room(room);
+  uint64_t lsn = record.size();
+  ASSERT_EQ(segments.begin(lsn, 0, 100), 0);
+  EXPECT_EQ(files.wanted_map(), usual) << "it is written by calls";
+  for (int i = 0; i < 10; ++i, lsn += 100) {
+    ASSERT_EQ(segments.write(lsn, record.data(), 100), 0);
+  }
+  ASSERT_EQ(segments.begin(lsn, 0, 100), 0);
   EXPECT_EQ(files.wanted_map(), room / 2);
 }
 
