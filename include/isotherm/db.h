@@ -39,7 +39,7 @@
 // time: without it `open` says so. What held snapshots show counts against `memory`: one keeps what
 // is changed the first time behind it, and up to seven runs; so do the blocks of files on which
 // iterators stand, a block being as long as its longest value. Where these alone fill `memory`,
-// each write waits a tenth of a second for them, and then goes beyond it.
+// each write looks in vain for what can be forgotten, some milliseconds, and then goes beyond it.
 #pragma once
 
 #include <cstdint>

@@ -139,7 +139,12 @@ bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms, int64_t& ad
     if (admits()) return true;
     static_cast<void>(alone.try_lock());
   }
+  const auto height = [this] { return room() - static_cast<int64_t>(store_.budget.claimed()); };
   Standstill standstill;
+  // What snapshots hold of a backing's changes may be more than the cap, for long.
+  const bool known = store_.backing != nullptr && store_.budget.would_admit(needed.at_once);
+  if (known && height() <= vain_height_) standstill.was_given_up_at(height());
+  vain_height_ = no_height;
   Standstill readers;
   Standstill all_readers;
   // Memory that readers still hold becomes free by itself, unless that takes too long.
@@ -162,14 +167,15 @@ bool HostUpkeep::make_room(const BatchBytes& needed, int64_t now_ms, int64_t& ad
       if (!near) store_.vain_epoch.store(static_cast<uint64_t>(oldest));
       continue;
     }
-    const auto height = room() - static_cast<int64_t>(store_.budget.claimed());
     const bool held_back = waits && store_.items.retired_bytes() != 0;
     const bool may_go_over = store_.budget.would_admit(needed.at_once);
-    if (!standstill.lasts(height, held_back,
+    if (!standstill.lasts(height(), held_back,
                           may_go_over ? longest_standstill : longest_before_refusal)) {
       continue;
     }
-    if (!std::exchange(waits, false)) break;
+    if (std::exchange(waits, false)) continue;
+    vain_height_ = height();
+    break;
   }
   // Where nothing can be evicted writes may run over the cap only as long as sending helps.
   const bool vain = store_.values != nullptr && !evictable() && !store_.values->helps();

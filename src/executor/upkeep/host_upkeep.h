@@ -32,6 +32,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -133,6 +134,8 @@ class HostUpkeep {
   uint32_t steps_ = 0;       // since values were brought back
   bool sent_ = false;        // some values, in this step
   uint32_t vain_sends_ = 0;  // that were left out, where there is nothing to send
+  static constexpr int64_t no_height = std::numeric_limits<int64_t>::min();
+  int64_t vain_height_ = no_height;  // at which the last wait for room was given up
   uint64_t batches_seen_ = 0;
   GrowthShare growth_;
   size_t next_database_ = 0;  // to grow

@@ -36,6 +36,13 @@ class Standstill {
     return now - since_ > longest && std::exchange(is_over_, true);
   }
 
+  // Where it was given up at that height before: it is tried once more, and goes on if that helps.
+  void was_given_up_at(int64_t height, Clock::time_point now = Clock::now()) {
+    highest_ = height;
+    since_ = now;
+    tries_ = most_vain_tries;
+  }
+
   static constexpr uint32_t most_vain_tries = 32;
   static constexpr std::chrono::microseconds between_looks{20};
 

@@ -44,5 +44,14 @@ TEST_F(StandstillTest, TriesCountWhereNobodyHoldsItBack) {
   EXPECT_TRUE(lasts(0, milliseconds(5000), false));
 }
 
+TEST_F(StandstillTest, WhatWasGivenUpIsTriedOnceMore) {
+  standstill_.was_given_up_at(5, Standstill::Clock::time_point(milliseconds(0)));
+  EXPECT_TRUE(lasts(5, milliseconds(0), false));
+  EXPECT_FALSE(lasts(6, milliseconds(0), false)) << "it helps";
+  EXPECT_FALSE(lasts(6, milliseconds(0), false));
+  standstill_.was_given_up_at(6, Standstill::Clock::time_point(milliseconds(10)));
+  EXPECT_FALSE(lasts(6, milliseconds(20))) << "readers that hold it back are waited for";
+}
+
 }  // namespace
 }  // namespace isotherm::standstill_test
