@@ -64,11 +64,14 @@ Status check(const rocksdb::DBOptions& options, const std::string& name,
     return Status::NotSupported("a TransactionDB over the default column family (allow_2pc)");
   }
   std::error_code error;
+  const bool there = std::filesystem::exists(families_of(name) + "/CURRENT", error);
   if (std::filesystem::exists(name + "/CURRENT", error)) {
     return Status::InvalidArgument(
-        name, "is a database of RocksDB's own; copy its keys into a database in another folder");
+        name, there ? "has a database of RocksDB's own beside this one, as RepairDB makes it: move "
+                      "CURRENT, MANIFEST-*, OPTIONS-*, IDENTITY and *.sst out of the folder"
+                    : "is a database of RocksDB's own; copy its keys into a database in another "
+                      "folder");
   }
-  const bool there = std::filesystem::exists(families_of(name) + "/CURRENT", error);
   if (there && options.error_if_exists) {
     return Status::InvalidArgument(name, "exists (error_if_exists is true)");
   }

@@ -128,6 +128,31 @@ void refuses_transactions_over_it(const std::string& folder) {
   expect(rocksdb::TransactionDB::WrapDB(db, {}, {}, handles, &over).IsNotSupported(), "WrapDB");
 }
 
+// RepairDB makes an empty database where it finds none: what is to go is named, and all is there
+// when it has gone.
+void names_what_repairs_leave(const std::string& folder) {
+  rocksdb::DB* db = nullptr;
+  expect(isotherm::open_rocksdb(options(), folder, &db).ok(), "it does not open");
+  expect(db->Put({}, "key", "value").ok(), "Put");
+  delete db;
+  expect(rocksdb::RepairDB(folder, options()).ok(), "RepairDB");
+  const rocksdb::Status status = open_ours(options(), folder);
+  expect(status.IsInvalidArgument() &&
+             status.ToString().find("move CURRENT, MANIFEST-*,") != std::string::npos,
+         "behind RepairDB: " + status.ToString());
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const auto begins = [&](const char* with) { return name.starts_with(with); };
+    if (begins("CURRENT") || begins("MANIFEST-") || begins("OPTIONS-") || begins("IDENTITY")) {
+      std::filesystem::remove(entry.path());
+    }
+  }
+  expect(isotherm::open_rocksdb(options(), folder, &db).ok(), "what RepairDB left is gone");
+  const std::unique_ptr<rocksdb::DB> owner(db);
+  std::string value;
+  expect(db->Get({}, "key", &value).ok() && value == "value", "a key is lost behind RepairDB");
+}
+
 // What RocksDB finds out about a batch when it has written it down is found before: the Db's part
 // would be there, and RocksDB's refused again at every open.
 void refuses_batches_before_it_writes(const std::string& folder) {
@@ -251,6 +276,7 @@ int main() {
   refuses_options(folder + "/ours");
   refuses_what_passes_it_by(folder + "/passed");
   refuses_transactions_over_it(folder + "/transactions");
+  names_what_repairs_leave(folder + "/repaired");
   refuses_batches_before_it_writes(folder + "/batches");
   refuses_names(folder);
   refuses_what_is_open(folder + "/open");
