@@ -266,6 +266,25 @@ TEST_F(FindMemoryTest, ABatchThatHasNoMemoryToLeaveItsEpochWaitsAllTheSame) {
   EXPECT_GT(works, 3);
 }
 
+// Calls that make objects of nothing that they are given.
+TEST_F(FindMemoryTest, NewObjectsThatNobodyMayEvictStayWithinTheCap) {
+  options_.maxmemory_policy = EvictionPolicy::volatile_lru;
+  open();
+  Worker worker(*engine_);
+  Growth growth{engine_.get()};
+  uint64_t sum = 0;
+  for (int i = 0; i < 1200; ++i) {
+    Batch batch;
+    batch.call("object:" + std::to_string(i), grows, {}, &growth);
+    worker.submit(batch);
+    sum += refused(batch);
+    worker.maintain();
+  }
+  EXPECT_GT(sum, 0u);
+  EXPECT_LT(sum, 900u);
+  EXPECT_LE(growth.most_used, cap * 17 / 16);
+}
+
 // The values come from files, and batches wait for them.
 TEST_F(FindMemoryTest, WithATreeToo) {
   if (!open_tree()) GTEST_SKIP() << "built without RocksDB";

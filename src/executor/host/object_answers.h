@@ -15,6 +15,7 @@
 // need not be a template over the tile.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -64,6 +65,11 @@ struct ObjectAnswers {
   // Whether the value of a key may be so large.
   static bool is_possible(const Run& run, const Request& request, uint64_t bytes) {
     return request.has(option::over_cap) || bytes <= run.largest_item;
+  }
+  // What a call that makes its object larger asks for: a byte at least, since without any room
+  // there is none for it.
+  static uint64_t growth_of(const ObjectCall& call) {
+    return std::max<uint64_t>(1, bytes_of_arguments(call.arguments));
   }
   // Whether `bytes` more may be taken. A function may take far more than its arguments, and objects
   // that were evicted are not free before their readers have gone; so a batch that can look for
@@ -131,7 +137,7 @@ struct ObjectAnswers {
     const ObjectFunction& function = function_of(request);
     Object& object = *seen.old.item->object();
     if (function.grows) {
-      const uint64_t bytes = bytes_of_arguments(call.arguments);
+      const uint64_t bytes = growth_of(call);
       const bool is_possible = ObjectAnswers::is_possible(run, request, object.counted() + bytes);
       if (!is_possible || !has_room(run, row, request, bytes)) {
         return (is_possible && stops(run, row, reply)) || answered(reply, Status::out_of_memory);
@@ -194,7 +200,7 @@ struct ObjectAnswers {
     if (request.key.size() > max_value_bytes) {
       return leave(run, request, index, seen, Status::too_large, reply);
     }
-    const uint64_t bytes = function.grows ? bytes_of_arguments(call.arguments) : 0;
+    const uint64_t bytes = function.grows ? growth_of(call) : 0;
     const bool is_possible = ObjectAnswers::is_possible(run, request, bytes);
     if (function.grows && (!is_possible || !has_room(run, row, request, bytes))) {
       return (is_possible && stops(run, row, reply)) ||
