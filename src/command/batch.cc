@@ -199,11 +199,15 @@ Batch::Row Batch::append(const Columns& from, Row row) {
   last_database_ = std::max(last_database_, from.database[row]);
   columns_.hash[to] = from.hash[row];
   marks_ |= isotherm::marks(from, row);
-  // A get has no other columns, unless somebody noted numbers there, which its batch keeps.
-  if (from.op[row] == Op::get) return to;
+  // A get has no other columns, unless somebody noted numbers there: executors look at them only
+  // where they say which part is wanted.
+  const bool is_get = from.op[row] == Op::get;
+  if (!is_get || (from.options[row] & option::part) != 0) {
+    columns_.number[to] = from.number[row];
+    columns_.expiry[to] = from.expiry[row];
+  }
+  if (is_get) return to;
   columns_.value[to] = from.value[row];
-  columns_.number[to] = from.number[row];
-  columns_.expiry[to] = from.expiry[row];
   columns_.flags[to] = from.flags[row];
   if (from.op[row] == Op::walk) {
     writes_ = writes;

@@ -39,6 +39,24 @@ TEST(Batch, ColumnsHoldWhatWasAppended) {
   EXPECT_EQ(columns.expiry[6], 10);
 }
 
+TEST(Batch, AppendsRowsOfOthersWithAllThatTheyAskFor) {
+  Batch from;
+  from.get_part("a", 30, -2);
+  from.put("b", "value", option::if_version, 500, 6, 70);
+  Batch batch;
+  for (const Batch::Row row : {1, 0}) batch.append(from.columns(), row);
+  const Batch::Columns& columns = batch.columns();
+  EXPECT_EQ(columns.key[1], "a");
+  EXPECT_EQ(columns.options[1], option::part);
+  EXPECT_EQ(columns.number[1], 30);
+  EXPECT_EQ(columns.expiry[1], -2);
+  EXPECT_EQ(columns.value[0], "value");
+  EXPECT_EQ(columns.options[0], option::if_version);
+  EXPECT_EQ(columns.number[0], 70);
+  EXPECT_EQ(columns.expiry[0], 500);
+  EXPECT_EQ(columns.flags[0], 6u);
+}
+
 TEST(Batch, KnowsWhetherItWritesAndHasGroups) {
   Batch batch;
   batch.get("a");
