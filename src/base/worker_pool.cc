@@ -24,8 +24,12 @@ void WorkerPool::run(const Job& job, uint32_t pieces) {
   undone_.store(pieces, std::memory_order_relaxed);
   const uint32_t number = run_.load(std::memory_order_relaxed) + 1;
   left_.store(uint64_t{number} << 32 | pieces, std::memory_order_release);
-  run_.store(number, std::memory_order_release);
-  if (pieces > 1 && !threads_.empty()) run_.notify_all();
+  // Threads that are not told of a number take nothing of its run, so one piece is the caller's.
+  // The order of all such stores: `notify_all` looks behind it who waits.
+  if (pieces > 1 && !threads_.empty()) {
+    run_.store(number, std::memory_order_seq_cst);
+    run_.notify_all();
+  }
   take_pieces(0, number);
   for (uint32_t left; (left = undone_.load(std::memory_order_acquire)) != 0;) undone_.wait(left);
   if (failed_ != nullptr) std::rethrow_exception(std::exchange(failed_, nullptr));

@@ -6,7 +6,7 @@
 // Each piece is taken once, by any free thread; `run` returns when all are done, whether or not
 // every thread has come: one that the system lets run late finds its share done by others. A
 // worker's number is below the number of threads, and no two threads have the same number at a
-// time. Between two runs the threads sleep.
+// time; the caller's is 0, and a piece alone is the caller's. Between two runs the threads sleep.
 //
 // Threads. One at a time. Errors. If the system gives fewer threads, these do all the work, at the
 // least the caller alone. A run takes no memory. Where work throws, the other pieces are done all
