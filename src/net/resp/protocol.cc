@@ -364,8 +364,7 @@ class RespProtocol final : public Protocol {
   bool stays_behind(const Command* command, bool reads, const Turn& turn) const {
     if (turn.waiting == nullptr || command == nullptr) return false;
     if (queue_.reads + aside_reads_ >= most_reads_ + (reads ? 0 : 1)) return true;
-    constexpr uint32_t wide =
-        command_flag::write | command_flag::readonly | command_flag::by_itself;
+    constexpr uint32_t wide = command_flag::write | command_flag::readonly | command_flag::solo;
     const bool all_keys = (command->flags & wide) != 0 && command->first_key == 0;
     // A value that arrived in its item is no key, and of one without memory there are no bytes.
     const Arguments words = parser_.arguments();
