@@ -274,8 +274,9 @@ TEST_F(FindMemoryTest, NewObjectsThatNobodyMayEvictStayWithinTheCap) {
   Growth growth{engine_.get()};
   uint64_t sum = 0;
   for (int i = 0; i < 1200; ++i) {
+    const std::string key = "object:" + std::to_string(i);
     Batch batch;
-    batch.call("object:" + std::to_string(i), grows, {}, &growth);
+    batch.call(key, grows, {}, &growth);
     worker.submit(batch);
     sum += refused(batch);
     worker.maintain();
