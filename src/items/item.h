@@ -24,10 +24,9 @@
 // when.
 //
 // Invariants. Immutable once published, except the expiry and the state, an atomic each, and values
-// that may change. The
-// version is set before publication, under the lock of the key's line, and so are the expiry and
-// `token sent` of the state afterwards. An item that was never published may be freed at once; a
-// published one goes through retirement.
+// that may change. The version is set before publication, under the lock of the key's line, and so
+// are the expiry and `token sent` of the state afterwards. An item that was never published may be
+// freed at once; a published one goes through retirement.
 //
 // A collision node (location kind `collision`) is an immutable array of the locations of items
 // whose 64-bit hashes agree: u64 count, then count locations.
