@@ -6,8 +6,9 @@
 // of the large ones still waits, and both together are up to twice the cap; the same goes for
 // buffers of clients that are disconnected, and for values of megabytes that are replaced below a
 // small cap. Where the process would have more than the cap and a 32nd, or 4 MiB, `bound` has the
-// allocator give back all that is free. What it leaves beside what is counted is the process itself,
-// connections, or somebody else's: only what comes on top of that is looked at from then on.
+// allocator give back all that is free. What it leaves beside what is counted is the process
+// itself, connections, or somebody else's: only what comes on top of that is looked at from then
+// on.
 //
 // Threads. Any; a look is made by one of them.
 // Limits. Memory goes back by request with jemalloc alone.

@@ -101,9 +101,8 @@ class RocksdbFiles final : public TreeFiles {
     options_.level0_file_num_compaction_trigger = 4 * files;
     options_.level0_slowdown_writes_trigger = 12 * files;
     options_.level0_stop_writes_trigger = 20 * files;
-    // About as many bytes as these runs, each of which is a 20th of the cap, as the cache is an 8th
-    // of it: what lies beside them is written anew with them, and above a level that is smaller
-    // twice.
+    // About as large as the runs that are merged into it together, each a 20th of the cap, of which
+    // the cache is an 8th: out of a smaller level records soon go on, and are written once more.
     options_.max_bytes_for_level_base =
         std::max(options_.max_bytes_for_level_base, 2 * cache_bytes);
     // Each shard keeps a file open, so that many shards exceed a small share.
