@@ -32,10 +32,12 @@ bool copies(Op op) {
          op == Op::set_bit || op == Op::bitfield || op == Op::meta;
 }
 
-// Whether it may change a long value where it lies, or else stores a copy that the next such row
-// changes so (items/changing_item.h).
-bool patches(Op op) {
-  return op == Op::append || op == Op::set_range || op == Op::set_bit || op == Op::bitfield;
+// Whether the row may change a long value where it lies, or else stores a copy that the next such
+// row changes so (items/changing_item.h).
+bool patches(const HostStore& store, const Batch::Columns& columns, Batch::Row row) {
+  const Op op = columns.op[row];
+  return store.changes_in_place && columns.value[row].size() <= ChangingItem::most_written &&
+         (op == Op::append || op == Op::set_range || op == Op::set_bit || op == Op::bitfield);
 }
 
 // Bytes that the row brings, or sets to zero.
@@ -70,16 +72,16 @@ OldValue old_value(const HostStore& store, const Batch::Columns& columns, Batch:
   const Location root = store.databases[columns.database[row]].root_of(store.hash(key, store.seed));
   const Item* item = resolve(store.items, root, key).item;
   if (item == nullptr) return {};
-  const Op op = columns.op[row];
   const uint64_t bytes = item->value_bytes();
-  const uint64_t longer = op == Op::append ? bytes + value : std::max(bytes, value);
-  return {bytes, store.changes_in_place && patches(op) && item->may_change() &&
+  const uint64_t longer = columns.op[row] == Op::append ? bytes + value : std::max(bytes, value);
+  return {bytes, patches(store, columns, row) && item->may_change() &&
+                     longer - bytes <= ChangingItem::most_written &&
                      longer <= ChangingItem::most_value_bytes(*item)};
 }
 
 // Whether the row before stores the value that this one changes.
 bool goes_on(const HostStore& store, const Batch::Columns& columns, Batch::Row row) {
-  return store.changes_in_place && patches(columns.op[row]) && patches(columns.op[row - 1]) &&
+  return patches(store, columns, row) && patches(store, columns, row - 1) &&
          columns.database[row] == columns.database[row - 1] &&
          columns.key[row] == columns.key[row - 1];
 }
