@@ -35,8 +35,7 @@ TEST(WorkerPool, ThreadsThatComeLateFindNothingOfRunsThatHaveEnded) {
   for (uint32_t run = 0; run < runs; ++run) {
     const uint32_t pieces = 1 + run % 5;
     std::atomic<uint32_t> sum{0};  // gone with the run
-    const uint32_t factor = run;
-    pool.run(pieces, [&](uint32_t piece, uint32_t) { sum += factor + piece; });
+    pool.run(pieces, [&](uint32_t piece, uint32_t) { sum += run + piece; });
     ASSERT_EQ(sum, pieces * run + pieces * (pieces - 1) / 2);
   }
 }

@@ -215,6 +215,7 @@ void Journal::changed_part(const ItemChange& change, const ChangedPart& part) {
   const uint64_t base = Objects::version_of(*change.old_item);
   std::string_view value;
   RecordHeader record = head_of(change, value, true);
+  // The item's own length may still be the old value's.
   value = {change.new_item->value_data(), part.value_bytes};
   if (has_recorded(running, hash, base)) {
     record.op = RecordOp::part;

@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "isotherm/bitfield.h"
 #include "models/failing_memory.h"
+#include "models/long_value_fixture.h"
 #include "models/snapshot_fixture.h"
 
 namespace isotherm::changing_value_test {
@@ -21,25 +22,21 @@ namespace {
 constexpr uint64_t long_bytes = 50'000;
 const std::string zeros(long_bytes, '\0');
 
-class ChangingValue : public ::testing::Test {
+class ChangingValue : public LongValueFixture {
  protected:
-  ChangingValue() : engine(Options{}, clock), worker(engine) {
+  ChangingValue() {
     Batch batch;
     batch.put("key", zeros);
     worker.submit(batch);
     set_bit(0);  // the copy that it makes may change
   }
 
-  Reply& ask(Batch& batch) {
-    worker.submit(batch);
-    return batch.columns().reply[batch.size() - 1];
-  }
   // What the bit was; and how many bytes were copied for it.
   int64_t set_bit(int64_t bit, bool to = true) {
     const uint64_t before = worker.copied_bytes();
     Batch batch;
     batch.set_bit("key", bit, to);
-    const Reply& reply = ask(batch);
+    const Reply& reply = submit(batch);
     EXPECT_EQ(reply.status, Status::ok);
     copied = worker.copied_bytes() - before;
     return reply.number;
@@ -47,18 +44,8 @@ class ChangingValue : public ::testing::Test {
   uint64_t version() {
     Batch batch;
     batch.get("key", option::no_value);
-    return ask(batch).version;
+    return submit(batch).version;
   }
-  std::string value() {
-    Batch batch;
-    batch.get("key");
-    return std::string(ask(batch).value());
-  }
-
-  const ManualClock clock{1000};
-  Engine engine;
-  Worker worker;
-  uint64_t copied = 0;
 };
 
 TEST_F(ChangingValue, IsNotCopied) {
@@ -84,7 +71,7 @@ TEST_F(ChangingValue, IsNotCopied) {
   batch.set_range("key", 30, "thirty");
   batch.set_range("key", long_bytes - 3, "end");
   batch.set_range("key", long_bytes, "");
-  EXPECT_EQ(ask(batch).number, static_cast<int64_t>(long_bytes));
+  EXPECT_EQ(submit(batch).number, static_cast<int64_t>(long_bytes));
   EXPECT_EQ(steps[0].result, 10);
   EXPECT_EQ(steps[1].result, 12);
   EXPECT_EQ(worker.copied_bytes(), before);
@@ -125,7 +112,7 @@ TEST_F(ChangingValue, ChangesBehindARowThatWantsAPartOfIt) {
   // More of it is shown where it lies.
   batch.clear();
   batch.get_part("key", 0, 1000);
-  EXPECT_EQ(ask(batch).number, 0);
+  EXPECT_EQ(submit(batch).number, 0);
   EXPECT_EQ(batch.reply(0).size, long_bytes);
   set_bit(8);
   EXPECT_GE(copied, long_bytes);
@@ -166,16 +153,11 @@ TEST_F(ChangingValue, StaysAsItWasShown) {
 }
 
 TEST_F(ChangingValue, IsCopiedWhileAnOutputHasIt) {
-  Batch batch;
-  batch.get("key");
-  const std::string_view shown = ask(batch).value();
-  const std::string before(shown);
-  const uint64_t kept = engine.keep(batch.reply(0));
-  batch.clear();
+  const Kept kept = keep();
   set_bit(8);
   EXPECT_GE(copied, long_bytes);
-  EXPECT_EQ(shown, before);
-  engine.let_go(kept);
+  EXPECT_EQ(kept.shown, kept.before);
+  engine.let_go(kept.number);
   set_bit(16);
   EXPECT_EQ(copied, 0u);
 }
@@ -193,7 +175,7 @@ TEST_F(ChangingValue, ItsVersionCounts) {
   EXPECT_EQ(batch.reply(1).status, Status::condition_failed);
   batch.clear();
   batch.put("key", "x", option::if_version, no_expiry, 0, now);
-  EXPECT_EQ(ask(batch).status, Status::ok);
+  EXPECT_EQ(submit(batch).status, Status::ok);
   EXPECT_EQ(value(), "x");
 }
 
@@ -205,7 +187,7 @@ TEST_F(ChangingValue, IsAValueAsAnyOther) {
   Batch batch;
   batch.add("key", 1);
   batch.append("key", "more");
-  EXPECT_EQ(ask(batch).status, Status::ok);
+  EXPECT_EQ(submit(batch).status, Status::ok);
   EXPECT_EQ(batch.reply(0).status, Status::not_an_integer);
   expected += "more";
   EXPECT_EQ(value(), expected);
@@ -215,7 +197,7 @@ TEST_F(ChangingValue, IsAValueAsAnyOther) {
   expected[2] = expected[3] = '\x80';
   batch.clear();
   batch.expire("key", 100'000);
-  EXPECT_EQ(ask(batch).status, Status::ok);
+  EXPECT_EQ(submit(batch).status, Status::ok);
   set_bit(32);
   set_bit(40);
   EXPECT_EQ(copied, 0u);
@@ -223,7 +205,7 @@ TEST_F(ChangingValue, IsAValueAsAnyOther) {
   batch.clear();
   batch.get("key", option::no_value);
   batch.put("key", "short", option::want_previous);
-  EXPECT_EQ(ask(batch).value(), expected);
+  EXPECT_EQ(submit(batch).value(), expected);
   EXPECT_EQ(batch.reply(0).expiry, 100'000);
   EXPECT_EQ(batch.reply(0).size, expected.size());
   EXPECT_EQ(value(), "short");
@@ -236,7 +218,7 @@ TEST_F(ChangingValue, IsAValueAsAnyOther) {
   batch.clear();
   batch.erase("key", option::want_previous);
   expected[6] = expected[7] = '\x80';
-  EXPECT_EQ(ask(batch).value(), expected);
+  EXPECT_EQ(submit(batch).value(), expected);
   batch.clear();
   for (int i = 0; i < 100; ++i) worker.maintain();
   EXPECT_EQ(engine.large_item_bytes(), 0u);

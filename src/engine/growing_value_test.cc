@@ -18,6 +18,7 @@
 #include "items/changing_item.h"
 #include "items/meta_request.h"
 #include "items/poison.h"
+#include "models/long_value_fixture.h"
 #include "models/snapshot_fixture.h"
 
 namespace isotherm::growing_value_test {
@@ -26,9 +27,9 @@ namespace {
 constexpr uint64_t long_bytes = 100'000;
 constexpr int64_t some_day = 100'000;
 
-class GrowingValue : public ::testing::Test {
+class GrowingValue : public LongValueFixture {
  protected:
-  GrowingValue() : engine(Options{}, clock), worker(engine) {
+  GrowingValue() {
     Batch batch;
     batch.put("key", expected, 0, some_day, 7);
     worker.submit(batch);
@@ -36,8 +37,7 @@ class GrowingValue : public ::testing::Test {
   }
 
   Reply& ask(Batch& batch) {
-    worker.submit(batch);
-    Reply& reply = batch.columns().reply[batch.size() - 1];
+    Reply& reply = submit(batch);
     EXPECT_EQ(reply.status, Status::ok);
     return reply;
   }
@@ -57,18 +57,9 @@ class GrowingValue : public ::testing::Test {
     batch.get(key, option::no_value);
     return ask(batch).size;
   }
-  std::string value(const char* key = "key") {
-    Batch batch;
-    batch.get(key);
-    return std::string(ask(batch).value());
-  }
 
-  const ManualClock clock{1000};
-  Engine engine;
-  Worker worker;
   std::string expected = std::string(long_bytes, 'a');
   Location location = location::none;
-  uint64_t copied = 0;
 };
 
 TEST_F(GrowingValue, StaysAtItsPlace) {
@@ -187,20 +178,15 @@ TEST_F(GrowingValue, StaysAsItWasShown) {
 
 // A client that never takes its reply keeps that, and later changes go on in a copy.
 TEST_F(GrowingValue, IsCopiedOnceForAReaderThatStays) {
-  Batch batch;
-  batch.get("key");
-  const std::string_view shown = ask(batch).value();
-  const std::string before(shown);
-  const uint64_t kept = engine.keep(batch.reply(0));
-  batch.clear();
+  const Kept kept = keep();
   append("first");
   EXPECT_GE(copied, long_bytes);
   for (int i = 0; i < 100; ++i) {
     append(std::string(50, 'c'));
     EXPECT_EQ(copied, 0u);
   }
-  EXPECT_EQ(shown, before);
-  engine.let_go(kept);
+  EXPECT_EQ(kept.shown, kept.before);
+  engine.let_go(kept.number);
   EXPECT_EQ(value(), expected);
 }
 

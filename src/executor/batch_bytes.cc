@@ -35,9 +35,8 @@ bool copies(Op op) {
 // Whether the row may change a long value where it lies, or else stores a copy that the next such
 // row changes so (items/changing_item.h).
 bool patches(const HostStore& store, const Batch::Columns& columns, Batch::Row row) {
-  const Op op = columns.op[row];
-  return store.changes_in_place && columns.value[row].size() <= ChangingItem::most_written &&
-         (op == Op::append || op == Op::set_range || op == Op::set_bit || op == Op::bitfield);
+  return store.changes_in_place && may_patch(columns.op[row]) &&
+         columns.value[row].size() <= ChangingItem::most_written;
 }
 
 // Bytes that the row brings, or sets to zero.
@@ -75,8 +74,7 @@ OldValue old_value(const HostStore& store, const Batch::Columns& columns, Batch:
   const uint64_t bytes = item->value_bytes();
   const uint64_t longer = columns.op[row] == Op::append ? bytes + value : std::max(bytes, value);
   return {bytes, patches(store, columns, row) && item->may_change() &&
-                     longer - bytes <= ChangingItem::most_written &&
-                     longer <= ChangingItem::most_value_bytes(*item)};
+                     ChangingItem::takes(*item, longer, columns.value[row].size())};
 }
 
 // Whether the row before stores the value that this one changes.

@@ -82,6 +82,11 @@ struct Plan {
   char digits[24];  // what `first` or `second` refers to where it is made from numbers
 };
 
+// Whether the operation may plan to patch a value (Plan::patches), as a meta request to append may,
+// too.
+inline bool may_patch(Op op) {
+  return op == Op::append || op == Op::set_range || op == Op::set_bit || op == Op::bitfield;
+}
 // Whether the request may find an object: it looks at no value, or takes any.
 bool takes_objects(const Request& request);
 // `old` is the live item of the key, or null; expired items count as none. Fills `plan`.

@@ -25,6 +25,7 @@
 // Threads. Any, within an epoch in which the item was found.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/macros.h"
@@ -53,6 +54,13 @@ struct ChangingItem {
     if (item.has_state()) return item.value_bytes();
     const auto before = item.value_data() - reinterpret_cast<const char*>(&item);
     return LargeItems::capacity(header(item)) - static_cast<uint64_t>(before);
+  }
+
+  // Whether a value of so many bytes, which is no shorter, may be written where this one lies:
+  // the item has room for it, and it differs in few enough bytes, those behind this one among them.
+  static bool takes(const Item& item, uint64_t value_bytes, uint64_t changed_bytes) {
+    const uint64_t more = value_bytes - item.value_bytes();
+    return value_bytes <= most_value_bytes(item) && std::max(more, changed_bytes) <= most_written;
   }
 
   // One more who keeps the item, until LargeItems::let_go, and may read it.

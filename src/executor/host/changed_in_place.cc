@@ -24,22 +24,10 @@ ChangedPart part_of(std::span<const BitfieldStep> steps) {
   return {begin, end - begin, 0};
 }
 
-// Whether the request may plan to patch a value (Plan::patches).
 bool may_patch(const Request& request) {
-  switch (request.op) {
-    case Op::append:
-    case Op::set_range:
-    case Op::set_bit:
-    case Op::bitfield:
-      return true;
-    case Op::meta: {
-      const auto& meta =
-          *reinterpret_cast<const MetaRequest*>(static_cast<uintptr_t>(request.number));
-      return meta.kind == MetaRequest::Kind::store && meta.mode == MetaRequest::Mode::append;
-    }
-    default:
-      return false;
-  }
+  if (request.op != Op::meta) return isotherm::may_patch(request.op);
+  const auto& meta = *reinterpret_cast<const MetaRequest*>(static_cast<uintptr_t>(request.number));
+  return meta.kind == MetaRequest::Kind::store && meta.mode == MetaRequest::Mode::append;
 }
 
 // What the plan changes of the value that its key has; false: it is another value, or none of it
@@ -81,10 +69,9 @@ bool HostExecutor::Run::may_change_in_place(const Request& request) const {
 
 bool HostExecutor::Run::fits_in_place(const Request& request, const Item& old, const Plan& plan,
                                       ChangedPart& part) const {
-  const uint64_t bytes = plan.parts.value_bytes;
-  if (!plan.patches() || bytes > ChangingItem::most_value_bytes(old)) return false;
-  const uint64_t written = std::max<uint64_t>(bytes - old.value_bytes(), plan.second.size());
-  if (written > ChangingItem::most_written) return false;
+  if (!plan.patches() || !ChangingItem::takes(old, plan.parts.value_bytes, plan.second.size())) {
+    return false;
+  }
   if (plan.parts.bytes() > largest_item && !request.has(option::over_cap)) return false;
   if (executor.store_.sink.load(std::memory_order_relaxed) == nullptr) return true;
   return find_part(plan, request, part) && part.bytes <= ChangingItem::most_written;
