@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs clang-tidy on the sources of src/, unit tests left out, as many at once as there are processors.
 
-Usage: run_tidy.py [BUILD_FOLDER]           a third of the folders, in turn
+Usage: run_tidy.py [BUILD_FOLDER]           a quarter of the folders, in turn
        run_tidy.py [BUILD_FOLDER] --all     all of them
        run_tidy.py [BUILD_FOLDER] file…     these, each by itself
-The turn goes by the number of commits, so three changes one after the other see every source.
+The turn goes by the number of commits, so four changes one after the other see every source.
 BUILD_FOLDER (build/tidy) is one configured with preset tidy, whose compile commands are those of single
 files.
 
@@ -80,10 +80,13 @@ def groups(build, wanted):
     return sorted(made.values(), key=lambda group: -len(group.sources))
 
 
+SHARES = 4
+
+
 def turn():
-    """0, 1 or 2, the next one with the next commit."""
+    """The next share with the next commit."""
     done = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    return int(done.stdout or 0) % 3
+    return int(done.stdout or 0) % SHARES
 
 
 def main():
@@ -96,7 +99,7 @@ def main():
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         its = groups(build, wanted)
         if not names:
-            its = its[turn()::3]
+            its = its[turn()::SHARES]
         for group in its:
             group.write(folder)
         for group, (passed, text) in zip(its, pool.map(Group.run, its)):

@@ -40,8 +40,8 @@ TEST_F(DbBatchTest, RequestsOfABatchOnOneKeyTakeEffectInOrder) {
 TEST_F(DbBatchTest, OneBatchOfWritesMayBeLargerThanMemory) {
   options_.memory = 4 << 20;
   ASSERT_TRUE(open().ok());
-  constexpr int count = 20'000;
-  const std::string value(500, 'v');
+  constexpr int count = 8'000;
+  const std::string value(1250, 'v');
   std::vector<std::string> keys;
   for (int i = 0; i < count; ++i) keys.push_back(std::to_string(i));
   DbBatch batch(*db_);

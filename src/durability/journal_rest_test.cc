@@ -79,7 +79,7 @@ TEST_F(JournalRestTest, StartsThatAreKilledLeaveOneFile) {
 // The mark itself is not synced, or a store that rests would be synced for ever.
 // Each start that writes leaves one.
 TEST_F(JournalRestTest, SmallSegmentsTakeNoMapOfTheProcess) {
-  constexpr size_t starts = 100;
+  constexpr size_t starts = 40;
   for (size_t i = 0; i < starts; ++i) {
     open();
     ASSERT_EQ(put("key", std::to_string(i)), Status::ok);

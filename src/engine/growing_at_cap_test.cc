@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "engine/engine.h"
 #include "engine/eviction_policy_test.h"
@@ -16,13 +17,13 @@ class GrowingValuesAtTheCap : public EvictionPolicyTest {};
 
 // Room for more is taken only from what memory has left, so what fits without it fits.
 TEST_P(GrowingValuesAtTheCap, FitAndStayBelowIt) {
-  constexpr uint64_t cap = 40 << 20;
-  constexpr uint64_t values = 20;
-  constexpr uint64_t longest = cap / values * 8 / 10;
+  constexpr uint64_t cap = 20 << 20;
+  constexpr uint64_t values = 10;
+  constexpr uint64_t longest = cap / values * 7 / 10;
   const bool evicts = GetParam() != EvictionPolicy::noeviction;
   Engine engine(options(GetParam(), cap), clock);
   Worker worker(engine);
-  const std::string more(10'000, 'm');
+  const std::string more(20'000, 'm');
   uint64_t length = 0;
   const auto append = [&](uint64_t number) {
     const std::string name = key(number);
@@ -65,18 +66,19 @@ TEST_P(GrowingValuesAtTheCap, EvictNothingForCopiesThatAreNotMade) {
   Engine engine(options(GetParam(), cap), clock);
   Worker worker(engine);
   const std::string small(1000, 's');
-  for (uint64_t number = 0; number < 30'000; ++number) {
-    const std::string name = key(number);
-    Batch batch;
-    batch.put(name, small, 0, some_day);
+  Batch batch;
+  for (uint64_t number = 0; number < 30'000; number += 100) {
+    std::vector<std::string> names;
+    for (uint64_t next = number; next < number + 100; ++next) names.push_back(key(next));
+    for (const std::string& name : names) batch.put(name, small, 0, some_day);
     worker.submit(batch);
     worker.maintain();
+    batch.clear();
   }
-  const std::string value(5'000'000, 'v');
-  Batch batch;
+  const std::string value(2'500'000, 'v');
   batch.put("long", value);
   worker.submit(batch);
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 6; ++i) {
     batch.clear();
     for (int row = 0; row < 16; ++row) batch.append("long", small);
     worker.submit(batch);

@@ -64,8 +64,8 @@ std::vector<BinHost::Entry> entries(uint64_t from, uint64_t count) {
 }
 
 TEST(HostPart, EntriesThatFindNoMemoryAreNotThere) {
-  constexpr uint64_t bytes = 4 << 20;
-  constexpr uint64_t a_put = 5'000;
+  constexpr uint64_t bytes = 2 << 20;
+  constexpr uint64_t a_put = 2'500;
   HostPart part(options(bytes));
   uint64_t put = 0;
   while (part.put(entries(put, a_put))) {
