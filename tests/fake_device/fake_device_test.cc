@@ -213,6 +213,30 @@ TEST_F(FakeDevices, WritesBehindAllocationsAreReported) {
   device.recover();
 }
 
+// The pages of so much memory are filled in another way.
+TEST_F(FakeDevices, LargeMemoryIsFilledAsSmallIs) {
+  constexpr uint64_t count = (uint64_t{5} << 18) + 3;
+  for (int round = 0; round < 2; ++round) {
+    auto* at = static_cast<uint32_t*>(device.allocate(count * sizeof(uint32_t)));
+    ASSERT_NE(at, nullptr);
+    EXPECT_EQ(download(at, count), std::vector<uint32_t>(count, 0xA5A5A5A5)) << round;
+    auto* bytes = reinterpret_cast<unsigned char*>(at);
+    for (const uint64_t offset : {uint64_t{5}, uint64_t{3} << 20}) {
+      device.launch(stream, 1, 1, WriteBehind{bytes + offset});
+      EXPECT_TRUE(device.synchronize(stream));
+    }
+    device.release(at, count * sizeof *at);
+    for (const uint64_t offset : {uint64_t{5}, uint64_t{3} << 20, count * sizeof *at - 1}) {
+      device.launch(stream, 1, 1, WriteBehind{bytes + offset});
+      EXPECT_TRUE(device.synchronize(stream));
+      const std::vector<std::string> errors = device.take_errors();
+      ASSERT_FALSE(errors.empty()) << offset;
+      EXPECT_NE(errors[0].find("written where none is allocated"), std::string::npos);
+      device.recover();
+    }
+  }
+}
+
 TEST_F(FakeDevices, PinnedMemoryLeavesThePolicyOfTheThread) {
   const auto before = memory_policy();
   device.set_memory_node(0);

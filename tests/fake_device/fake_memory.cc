@@ -10,6 +10,7 @@
 #include <new>
 #include <utility>
 
+#include "fake_device/filled_pages.h"
 #include "items/poison.h"
 
 namespace isotherm {
@@ -100,7 +101,7 @@ void* FakeMemory::allocate(uint64_t bytes) {
   if (offset == none) return nullptr;
   protect(offset, span, false);
   allow(base_ + offset, span);
-  std::memset(base_ + offset, fresh, bytes);
+  fill_pages(base_ + offset, bytes, fresh);
   std::memset(base_ + offset + bytes, dead, span - bytes);
   forbid(base_ + offset + bytes, span - bytes);
   protect(offset, span, !open_);
@@ -140,7 +141,7 @@ void FakeMemory::release(void* at, uint64_t bytes) {
   protect(offset, span, false);
   check_dead(offset + bytes, offset + span);
   allow(base_ + offset, span);
-  std::memset(base_ + offset, dead, span);
+  fill_pages(base_ + offset, span, dead);
   forbid(base_ + offset, span);
   protect(offset, span, !open_);
   return_room(offset, span);
@@ -197,7 +198,7 @@ void FakeMemory::check_all() {
 }
 
 void FakeMemory::scramble() {
-  for (const auto& [offset, bytes] : live_) std::memset(base_ + offset, fresh, bytes);
+  for (const auto& [offset, bytes] : live_) fill_pages(base_ + offset, bytes, fresh);
 }
 
 }  // namespace isotherm
