@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/eviction_policy_test.h"
 #include "items/arriving_item.h"
+#include "items/meta_request.h"
 #include "items/poison.h"
 
 namespace isotherm::large_eviction_test {
@@ -126,6 +127,26 @@ TEST_P(LargeEvictionTest, ValuesThatArrivedInTheirPlaceWaitForRoomToo) {
     batch.clear();
     EXPECT_LE(engine.stats().used_memory, cap + 3 * value.size()) << i;
   }
+}
+
+// Those of a snapshot, or of a journal that is written anew, look at all items.
+TEST_P(LargeEvictionTest, LooksAtLargeValuesEvictNothing) {
+  Engine engine(options(GetParam()), clock);
+  Client client(engine);
+  fill(client, 1'000'000, 1, true);
+  const uint64_t count = client.count();
+  std::vector<std::string> keys;
+  for (uint64_t i = 0; i < next_; ++i) keys.push_back(key(i));
+  std::vector<MetaRequest> looks(keys.size(), MetaRequest{.kind = MetaRequest::Kind::look});
+  Batch batch;
+  for (size_t i = 0; i < keys.size(); ++i) batch.meta(keys[i], {}, looks[i]);
+  Worker worker(engine);
+  worker.submit(batch);
+  EXPECT_EQ(client.count(), count);
+  const auto found = [&](Batch::Row row) { return batch.reply(row).status == Status::ok; };
+  uint64_t shown = 0;
+  for (Batch::Row row = 0; row < batch.size(); ++row) shown += found(row) ? 1 : 0;
+  EXPECT_EQ(shown, count);
 }
 
 TEST_P(LargeEvictionTest, OneValueOfNearlyHalfTheCapStays) {

@@ -6,12 +6,25 @@
 #include "index/item_table.h"
 #include "items/change.h"
 #include "items/changing_item.h"
+#include "items/meta_request.h"
 
 namespace isotherm {
 namespace {
 
+const MetaRequest& meta_at(const Batch::Columns& columns, Batch::Row row) {
+  return *reinterpret_cast<const MetaRequest*>(static_cast<uintptr_t>(columns.number[row]));
+}
+
+// A get may also store an item that it wins since that is stale, which happens seldom.
+bool meta_stores(const MetaRequest& meta) {
+  using enum MetaRequest::Kind;
+  if (meta.kind == get) return meta.sets_expiry || meta.vivifies || meta.recaches;
+  return meta.kind != look && meta.kind != erase;
+}
+
 bool stores(const Batch::Columns& columns, Batch::Row row) {
   const Op op = columns.op[row];
+  if (op == Op::meta) return meta_stores(meta_at(columns, row));
   return op != Op::erase && op != Op::none && op != Op::flush && changes(columns, row);
 }
 
@@ -27,9 +40,16 @@ uint64_t object_bytes(std::string_view value) {
 }
 
 // Whether the row's item holds the old value, too.
-bool copies(Op op) {
+bool copies(const Batch::Columns& columns, Batch::Row row) {
+  const Op op = columns.op[row];
+  if (op == Op::meta) {
+    const MetaRequest& meta = meta_at(columns, row);
+    const bool joins =
+        meta.mode == MetaRequest::Mode::append || meta.mode == MetaRequest::Mode::prepend;
+    return meta.kind != MetaRequest::Kind::store || joins;
+  }
   return op == Op::append || op == Op::prepend || op == Op::expire || op == Op::set_range ||
-         op == Op::set_bit || op == Op::bitfield || op == Op::meta;
+         op == Op::set_bit || op == Op::bitfield;
 }
 
 // Whether the row may change a long value where it lies, or else stores a copy that the next such
@@ -101,7 +121,7 @@ Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values, Bat
     const Op op = columns.op[row];
     if (!stores(columns, row)) continue;
     const uint64_t value = new_value_bytes(columns, row);
-    const bool copy = copies(op);
+    const bool copy = copies(columns, row);
     const bool on_old = copy || value > size_classes::largest;
     depends |= on_old;
     const bool looks = old_values && on_old && (row == first || !goes_on(store, columns, row));
