@@ -54,7 +54,7 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
       base_file_bytes_(reader.manifest().base.bytes),
       first_version_(last_version),
       most_unwritten_(options_.most_unwritten),
-      buffer_(reader.end_lsn()),
+      buffer_(reader.end_lsn(), options_.count),
       segments_(files, options_.folder, options_.name, manifest_of(reader, options_.behind_tree),
                 reader.segment_lsns(), options_.segment_bytes) {
   // What was read is kept nowhere else: it may be lost however full the disk is.
@@ -71,7 +71,6 @@ Journal::Journal(JournalOptions options, const JournalReader& reader, uint64_t l
                        reason_of(-made));
   }
   follow_cap();
-  count_memory();
   writer_ = lasting_thread([this] { run(); });
 }
 
@@ -82,7 +81,7 @@ Journal::~Journal() {
   }
   wake_.notify_one();
   writer_.join();
-  if (options_.count) options_.count(-static_cast<int64_t>(counted_));
+  if (options_.count) options_.count(-static_cast<int64_t>(memory()));
 }
 
 // A batch that only reads has no numbers and no records; its token is itself, marked, and it takes
@@ -256,7 +255,6 @@ void Journal::step(bool ends) {
   tell();
   if (!ends) segments_.prepare();  // nobody waits for that
   follow_cap();
-  count_memory();
   obey();
 }
 
@@ -398,12 +396,6 @@ void Journal::follow_cap() {
   const uint64_t end = buffer_.end();
   const bool rests = std::exchange(seen_end_, end) == end;
   buffer_.trim(rests ? 0 : most_unwritten());
-}
-
-void Journal::count_memory() {
-  const uint64_t bytes = memory();
-  if (options_.count) options_.count(static_cast<int64_t>(bytes) - static_cast<int64_t>(counted_));
-  counted_ = bytes;
 }
 
 }  // namespace isotherm

@@ -48,9 +48,10 @@
 // Memory. `unwritten_bytes`; where there are more than `most_unwritten`, batches that change
 // something wait for the disk, and a worker of whose batches some are under way begins no other
 // that writes (CommitSink::full). A batch without groups gives its records away when it has
-// `most_own_bytes` of them. `count` is told what all takes. Under a cap on the store's memory the
-// bounds are a part of that, whatever it becomes, and a journal that rests keeps next to nothing.
-// A change for whose record there is no memory is refused, and one of a group waits for it.
+// `most_own_bytes` of them. `count` is told at once what all takes. Under a cap on the store's
+// memory the bounds are a part of that, whatever it becomes, and a journal that rests keeps next to
+// nothing. A change for whose record there is no memory is refused, and one of a group waits for
+// it.
 //
 // Written anew. A new segment begins, and what the store has is appended once more, each item with
 // its version, between the records of changes that go on; then the segments before are dropped. So
@@ -195,6 +196,7 @@ class Journal final : public CommitSink, public Awaited {
 
   void make_room(RunningBatch& running, uint64_t bytes);
   void take_memory(RunningBatch& running, uint64_t bytes);
+  void count_own(int64_t bytes);
   static char* take_room(RunningBatch& running, uint64_t bytes);
   void give_number(RunningBatch& running);
   bool has_recorded(RunningBatch& running, uint64_t hash, uint64_t version);
@@ -233,7 +235,6 @@ class Journal final : public CommitSink, public Awaited {
   void tell();
   uint64_t most_unwritten() const { return most_unwritten_.load(std::memory_order_relaxed); }
   void follow_cap();
-  void count_memory();
 
   const JournalOptions options_;
   const uint64_t store_;
@@ -268,8 +269,7 @@ class Journal final : public CommitSink, public Awaited {
   Clock::time_point last_sync_ = Clock::now();
   uint64_t mark_end_ = 0;  // of the last one; 0: none yet
   uint64_t seen_end_ = 0;  // of the buffer, by the last step
-  uint64_t counted_ = 0;
-  Point rewrite_from_{};  // with the number of a segment; 0: no rewrite has begun one
+  Point rewrite_from_{};   // with the number of a segment; 0: no rewrite has begun one
 
   // Of all that follows.
   mutable std::mutex mutex_;

@@ -93,9 +93,14 @@ void Journal::take_memory(RunningBatch& running, uint64_t bytes) {
   if (running.bytes != 0) {
     std::memcpy(memory.get() + block_head, running.memory.get() + block_head, running.bytes);
   }
-  own_bytes_.fetch_add(capacity - running.capacity, std::memory_order_relaxed);
+  count_own(static_cast<int64_t>(capacity) - static_cast<int64_t>(running.capacity));
   running.memory = std::move(memory);
   running.capacity = capacity;
+}
+
+void Journal::count_own(int64_t bytes) {
+  own_bytes_.fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed);
+  if (options_.count) options_.count(bytes);
 }
 
 char* Journal::take_room(RunningBatch& running, uint64_t bytes) {
@@ -137,7 +142,7 @@ void Journal::end_records(RunningBatch& running) {
   }
   seal_block(room, bytes, body_crc, running);
   if (copies && running.capacity <= 2 * most_own_bytes) return;
-  own_bytes_.fetch_sub(running.capacity, std::memory_order_relaxed);
+  count_own(-static_cast<int64_t>(running.capacity));
   running.memory.reset();
   running.capacity = 0;
 }
@@ -290,7 +295,7 @@ void Journal::ends_parts(uint64_t token, std::span<const uint64_t> parts, Worker
     if (its.bytes != 0) {
       std::memcpy(running.memory.get() + its.end, its.memory.get() + block_head, its.bytes);
     }
-    own_bytes_.fetch_sub(std::exchange(its.capacity, 0), std::memory_order_relaxed);
+    count_own(-static_cast<int64_t>(std::exchange(its.capacity, 0)));
     its.memory.reset();
     its.bytes = 0;
     RunningBatches::give_back(its);

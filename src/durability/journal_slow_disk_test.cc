@@ -65,5 +65,23 @@ TEST_F(JournalSlowDiskTest, ASlowDiskBoundsWhatIsKeptForIt) {
   EXPECT_EQ(batch.reply(0).status, Status::ok);
 }
 
+// The store makes room for it meanwhile.
+TEST_F(JournalSlowDiskTest, WhatIsKeptForASlowDiskCountsAtOnce) {
+  open(SyncPolicy::always, 1 << 20);
+  files.hold_syncs(true);
+  std::thread syncs([this] { EXPECT_GE(store->journal->sync_now(), 0); });
+  while (files.held_syncs() == 0) std::this_thread::yield();
+  const int64_t before = store->counted;
+  Worker worker(store->engine, false);
+  Batch batch;
+  batch.put("key", std::string(50'000, 'v'));
+  EXPECT_EQ(worker.start(batch), Worker::Started::under_way);
+  EXPECT_GT(store->counted, before + 50'000);
+  EXPECT_EQ(store->counted, static_cast<int64_t>(store->journal->memory()));
+  files.hold_syncs(false);
+  syncs.join();
+  worker.wait_for(batch);
+}
+
 }  // namespace
 }  // namespace isotherm::journal_slow_disk_test

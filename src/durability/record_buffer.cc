@@ -9,15 +9,21 @@
 
 namespace isotherm {
 
-RecordBuffer::RecordBuffer(uint64_t first_lsn) : end_(first_lsn), released_(first_lsn) {
+RecordBuffer::RecordBuffer(uint64_t first_lsn, Count count)
+    : count_(std::move(count)), end_(first_lsn), released_(first_lsn) {
   spare_.reserve(most_spare);
+}
+
+void RecordBuffer::count_memory(int64_t bytes) {
+  memory_.fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed);
+  if (count_) count_(bytes);
 }
 
 RecordBuffer::Chunk RecordBuffer::make_chunk(uint64_t bytes) {
   Chunk chunk;
   chunk.memory = std::make_unique_for_overwrite<char[]>(bytes);
   chunk.capacity = bytes;
-  memory_.fetch_add(bytes, std::memory_order_relaxed);
+  count_memory(static_cast<int64_t>(bytes));
   return chunk;
 }
 
@@ -69,7 +75,7 @@ RecordBuffer::Room RecordBuffer::reserve(uint64_t bytes, std::atomic<uint64_t>& 
     }
   } catch (const std::bad_alloc&) {
     open.store(closed, std::memory_order_release);
-    memory_.fetch_sub(made.capacity, std::memory_order_relaxed);
+    count_memory(-static_cast<int64_t>(made.capacity));
     return {};
   }
 }
@@ -78,7 +84,7 @@ RecordBuffer::Room RecordBuffer::reserve(uint64_t bytes, std::atomic<uint64_t>& 
 RecordBuffer::Room RecordBuffer::adopt(std::unique_ptr<char[]> memory, uint64_t capacity,
                                        uint64_t bytes, std::atomic<uint64_t>& open) {
   Chunk chunk{std::move(memory), capacity, 0};
-  memory_.fetch_add(capacity, std::memory_order_relaxed);
+  count_memory(static_cast<int64_t>(capacity));
   Room room{};
   wait_for_memory([&] {
     const std::lock_guard guard(lock_);
@@ -110,7 +116,7 @@ void RecordBuffer::trim(uint64_t bytes) {
     if (spare_.size() * chunk_bytes <= bytes) return;
     gone = std::move(spare_.back());
     spare_.pop_back();
-    memory_.fetch_sub(gone.capacity, std::memory_order_relaxed);
+    count_memory(-static_cast<int64_t>(gone.capacity));
   }
 }
 
@@ -144,7 +150,7 @@ bool RecordBuffer::keep(Chunk& chunk) {
     spare_.push_back(std::move(chunk));
     return true;
   }
-  memory_.fetch_sub(chunk.capacity, std::memory_order_relaxed);
+  count_memory(-static_cast<int64_t>(chunk.capacity));
   return false;
 }
 

@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,10 @@ class RecordBuffer {
  public:
   static constexpr uint64_t chunk_bytes = 256 << 10;
 
-  explicit RecordBuffer(uint64_t first_lsn);
+  // Is told at once how many bytes of memory more, or fewer, are taken.
+  using Count = std::function<void(int64_t bytes)>;
+
+  explicit RecordBuffer(uint64_t first_lsn, Count count = {});
 
   // What `open` is of who fills no block.
   static constexpr uint64_t closed = ~uint64_t{0};
@@ -75,6 +79,9 @@ class RecordBuffer {
   Room take_room(uint64_t bytes);
   bool keep(Chunk& chunk);
   bool release_first(uint64_t lsn);
+  void count_memory(int64_t bytes);
+
+  const Count count_;
 
   // Where the next block comes, and how much room there is in the last chunk.
   alignas(64) mutable ShortLock lock_;
