@@ -38,6 +38,21 @@ bool is_known(Status status) {
   return status == Status::ok || status == Status::not_found || status == Status::wrong_type;
 }
 
+class CountedBytes {
+ public:
+  CountedBytes(Engine& engine, uint64_t bytes)
+      : engine_(engine), bytes_(static_cast<int64_t>(bytes)) {
+    engine_.add_sink_bytes(bytes_);
+  }
+  ~CountedBytes() { engine_.add_sink_bytes(-bytes_); }
+  CountedBytes(const CountedBytes&) = delete;
+  CountedBytes& operator=(const CountedBytes&) = delete;
+
+ private:
+  Engine& engine_;
+  const int64_t bytes_;
+};
+
 }  // namespace
 
 JournalRewriter::JournalRewriter(Engine& engine, Journal& journal, const net::LiveOptions& live)
@@ -55,7 +70,7 @@ JournalRewriter::~JournalRewriter() {
 void JournalRewriter::run() {
   constexpr std::chrono::milliseconds between_looks(500);
   BackgroundJob& job = journal_.rewrite_job();
-  wait_for_memory([this] { keys_.reserve(most_rows); });
+  wait_for_memory([this] { found_.reserve(most_rows); });
   while (!job.stops()) {
     if (!job.wait(between_looks) && (job.stops() || !is_due())) continue;
     job.begin(now_s());
@@ -102,8 +117,7 @@ bool JournalRewriter::rewrite() {
   // What the GPU had is in the journal alone by now.
   if (tree != nullptr && tree->is_lost()) return false;
   // What an attempt that failed has left is older than changes that are in no file any more.
-  keys_.clear();
-  records_.clear();
+  found_.clear();
   uint64_t most_records = journal_.live_bytes();
   if (tree == nullptr) {
     const uint64_t heads = record_overhead * count_keys(engine_);
@@ -126,44 +140,44 @@ bool JournalRewriter::rewrite_database(Worker& worker, uint32_t database) {
   bool worked = true;
   do {
     cursor = worker.scan(database, cursor, most_rows, [&](const ScanItem& item) {
-      keys_.emplace_back(item.key);
-      bytes += item.value_bytes;
+      found_.push_back({std::string(item.key), record_bytes(item.key.size(), item.value_bytes)});
+      bytes += found_.back().record_bytes;
     });
-    if (bytes < bytes_at_once() && keys_.size() < most_rows && cursor != 0) continue;
-    worked = put_some(worker, database);
+    if (bytes < bytes_at_once() && found_.size() < most_rows && cursor != 0) continue;
+    for (size_t first = 0; first < found_.size() && worked;) {
+      worked = put_some(worker, database, first);
+    }
+    found_.clear();
     bytes = 0;
   } while (cursor != 0 && worked);
-  keys_.clear();
   return worked;
 }
 
-// What is shown is safe, so no record of a change that a crash takes back gets in this way.
-bool JournalRewriter::put_some(Worker& worker, uint32_t database) {
-  bool worked = true;
-  for (size_t first = 0; first < keys_.size() && worked;) {
-    Batch batch;
-    batch.select(database);
-    const size_t end = std::min(keys_.size(), first + most_rows);
-    for (MetaRequest* look = looks_.data(); first < end; ++first) {
-      batch.meta(keys_[first], {}, *look++);
-    }
-    worker.submit(batch);
-    worker.uncount_reads(batch, 0, batch.size());
-    for (Batch::Row row = 0; row < batch.size() && worked; ++row) {
-      const Reply& reply = batch.reply(row);
-      worked = is_known(reply.status);
-      if (reply.status == Status::ok) {
-        append_put(records_, database, batch.columns().key[row], looks_[row].state, reply);
-      }
-    }
-    // The journal may have it wait, and memory that others replace must become free meanwhile.
-    batch.clear();
-    worked = worked && (records_.empty() || journal_.put_again(records_));
-    records_.clear();
-    if (records_.capacity() > 2 * bytes_at_once()) std::string().swap(records_);
+// From `first` on, which it moves. What is shown is safe, so no record of a change that a crash
+// takes back gets in this way.
+bool JournalRewriter::put_some(Worker& worker, uint32_t database, size_t& first) {
+  Batch batch;
+  batch.select(database);
+  uint64_t bytes = 0;
+  for (MetaRequest& look : looks_) {
+    batch.meta(found_[first].key, {}, look);
+    bytes += found_[first].record_bytes;
+    if (++first == found_.size() || bytes >= bytes_at_once()) break;
   }
-  keys_.clear();
-  return worked;
+  const CountedBytes counted(engine_, bytes);
+  std::string records;
+  records.reserve(bytes);
+  worker.submit(batch);
+  worker.uncount_reads(batch, 0, batch.size());
+  for (Batch::Row row = 0; row < batch.size(); ++row) {
+    const Reply& reply = batch.reply(row);
+    if (!is_known(reply.status)) return false;
+    if (reply.status != Status::ok) continue;
+    append_put(records, database, batch.columns().key[row], looks_[row].state, reply);
+  }
+  // The journal may have it wait, and memory that others replace must become free meanwhile.
+  batch.clear();
+  return records.empty() || journal_.put_again(records);
 }
 
 }  // namespace isotherm

@@ -12,7 +12,7 @@
 // end, and a disk that it fills refuses writes. By itself it tries again a minute after a failure.
 //
 // Memory. One batch, of `most_rows` items or about `most_bytes`, a 16th of a cap at most, or one
-// item; and a copy of it.
+// item; and a copy of it, which the store counts.
 // Threads. Its own; a worker of the engine while it rewrites.
 #pragma once
 
@@ -47,7 +47,7 @@ class JournalRewriter {
   uint64_t bytes_at_once() const;
   bool rewrite();
   bool rewrite_database(Worker& worker, uint32_t database);
-  bool put_some(Worker& worker, uint32_t database);
+  bool put_some(Worker& worker, uint32_t database, size_t& first);
 
   Engine& engine_;
   Journal& journal_;
@@ -55,8 +55,11 @@ class JournalRewriter {
   Clock::time_point not_before_{};  // it begins by itself
   int result_ = 0;                  // of the last call of the journal's; negative: -errno
   std::vector<MetaRequest> looks_;
-  std::vector<std::string> keys_;
-  std::string records_;
+  struct Found {
+    std::string key;
+    uint64_t record_bytes;
+  };
+  std::vector<Found> found_;
   std::thread thread_;
 };
 

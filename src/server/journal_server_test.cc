@@ -349,5 +349,25 @@ TEST_F(JournalServerTest, NoSecondServerTakesTheSameFiles) {
   }
 }
 
+// What it has in memory meanwhile is little.
+TEST_F(JournalServerTest, ToWriteItAnewEvictsNothing) {
+  options_.store.maxmemory = 32 << 20;
+  options_.store.maxmemory_policy = EvictionPolicy::allkeys_lru;
+  start();
+  TestClient client(server_->resp_port());
+  const std::string value(100'000, 'v');
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(ask(client, resp({"SET", "key" + std::to_string(i), value}), 5), "+OK\r\n");
+  }
+  const Journal& journal = *server_->state().journal;
+  const std::string started = "+Background append only file rewriting started\r\n";
+  EXPECT_EQ(ask(client, resp({"BGREWRITEAOF"}), started.size()), started);
+  while (journal.rewrite_job().times() == 0) {
+    EXPECT_LT(journal.memory(), options_.store.maxmemory / 3);
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(ask(client, resp({"DBSIZE"}), 6), ":200\r\n");
+}
+
 }  // namespace
 }  // namespace isotherm::journal_server_test
