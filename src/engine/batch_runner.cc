@@ -340,10 +340,9 @@ void BatchRunner::begin_commits(BatchRun& run, CommitSink& sink, bool again) {
 Submitted BatchRunner::settle(BatchRun& run) {
   // Rows that are parked run again, and take memory then.
   if (!run.has_parked()) engine_.store.budget.dismiss(run.admitted);
-  bool waits = run.waits() && !broken(Rule::ending);
-  if (run.told()) [[unlikely]]
-    waits |= run.end_commits();
-  if (waits) leave_epoch_to_wait(run);
+  const bool for_sink = run.told() && run.end_commits();
+  const bool waits = for_sink || (run.waits() && !broken(Rule::ending));
+  if (waits) leave_epoch_to_wait(run, for_sink);
   run.may_move &= !waits_;
   if (waits) {
     if (crew_ != nullptr) run.owner.moved(run, BatchRun::Phase::answered);

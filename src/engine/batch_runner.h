@@ -88,7 +88,7 @@ class BatchRunner final : public Executor {
   void find_room_for_all(const BatchRun& run, Batch::Span puts);
   bool has_room_for(const Batch::Columns& columns, Batch::Span puts);
   bool has_plenty_for(const Batch& batch) const;
-  void leave_epoch_to_wait(BatchRun& run);
+  void leave_epoch_to_wait(BatchRun& run, bool for_sink);
   void prepare_device(BatchRun& run);
   void run_rows(BatchRun& run);
   void give_up(BatchRun& run);

@@ -56,13 +56,15 @@ void BatchRunner::find_memory(BatchRun& run, const Batch& batch, Batch::Row row)
 }
 
 // A batch that waits for what is in files holds back little that others need, unless memory is
-// short.
-void BatchRunner::leave_epoch_to_wait(BatchRun& run) {
+// short. One that waits for its own changes to be in them may wait as long as the disk takes, while
+// others replace and evict what is then held back for it.
+void BatchRunner::leave_epoch_to_wait(BatchRun& run, bool for_sink) {
   constexpr uint64_t most_copied = 64 << 10;
   HostStore& store = engine_.store;
   const uint64_t cap = store.budget.limit();
-  if (store.backing == nullptr || engine_.device != nullptr || cap == 0) return;
-  if (store.budget.fits(cap / 16)) return;
+  if (cap == 0) return;
+  const bool for_files = store.backing != nullptr && engine_.device == nullptr;
+  if (!for_sink && (!for_files || store.budget.fits(cap / 16))) return;
   try {
     run.leave_epoch(store.items, most_copied);
   } catch (const std::bad_alloc&) {  // it waits within its epoch

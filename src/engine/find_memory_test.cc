@@ -109,8 +109,8 @@ TEST_F(FindMemoryTest, WhatWasShownStaysWhenTheBatchLooksForMemory) {
   EXPECT_EQ(batch.reply(2).value(), "before");
 }
 
-// It has gone from the store by then, and whoever received it looks at it once more.
-TEST_F(FindMemoryTest, AnItemThatHasArrivedStaysForWhoReceivedIt) {
+// It has gone from the store by then, and whoever received it knows that the store had taken it.
+TEST_F(FindMemoryTest, AnItemThatHasArrivedDoesNotStayForWhoReceivedIt) {
   open();
   Worker worker(*engine_);
   for (Batch::Row i = 0; i < 6; ++i) put(worker, keys_[i], std::string(long_value, 'v'));
@@ -125,9 +125,6 @@ TEST_F(FindMemoryTest, AnItemThatHasArrivedStaysForWhoReceivedIt) {
   prepend_to_all(batch);
   worker.submit(batch);
   EXPECT_EQ(refused(batch), 0u);
-  EXPECT_GE(engine_->client_bytes(), long_value);
-  arriving->settle();
-  batch.clear();
   EXPECT_LT(engine_->client_bytes(), long_value);
 }
 

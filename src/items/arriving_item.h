@@ -12,8 +12,9 @@
 //
 // If a value cannot be stored whatever is evicted, its bytes are dropped as they come.
 //
-// A put with option::in_place takes the item over if it stores anything; an item that was not taken
-// is freed with this object.
+// A put with option::in_place takes the item over if it stores anything, and this object is told of
+// it: the item is the store's from then on, and may be gone soon. An item that was not taken is
+// freed with this object, which must outlive the put.
 //
 // Threads. One at a time; the store that took the item uses it from then on.
 #pragma once
@@ -39,7 +40,9 @@ class ArrivingItem {
                        : LargeItems::prepare(value_offset(key_bytes) + value_bytes)),
         value_(usable() ? items.address(location_) + value_offset(key_bytes) : nullptr),
         value_bytes_(value_bytes) {
-    if (usable()) large_.announced().fetch_add(value_bytes_, std::memory_order_relaxed);
+    if (!usable()) return;
+    LargeItems::header(location_).taken = &taken_;
+    large_.announced().fetch_add(value_bytes_, std::memory_order_relaxed);
   }
   ~ArrivingItem() {
     if (!usable()) return;
@@ -81,10 +84,6 @@ class ArrivingItem {
   uint64_t bytes() const { return value_bytes_; }
   // Only of one that is usable.
   std::string_view value() const { return {value_, value_bytes_}; }
-  // Call it when the request has run, within its epoch. If the request took the item, the store
-  // owns it now.
-  void settle() { taken_ = usable() && LargeItems::taken(location_); }
-
   static constexpr uint64_t value_offset(uint64_t key_bytes) {
     return Item::bytes(key_bytes, 0, true, true);
   }

@@ -71,19 +71,19 @@ void LargeItems::arrive(Location location, uint64_t bytes) {
   budget_.items.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
 }
 
-bool LargeItems::take_in(Location location, Bound bound) {
+bool LargeItems::take_in(Location location, bool force) {
   Header& header = LargeItems::header(location);
   const uint64_t more = header.charged - std::min(header.charged, header.arrived);
-  if (bound == Bound::cap && !budget_.fits(more)) return false;
-  if (bound == Bound::over_cap && !budget_.fits_over(more)) return false;
+  if (!(force ? budget_.fits_over(more) : budget_.fits(more))) return false;
   enter(&header);
+  if (header.taken != nullptr) *header.taken = true;
   return true;
 }
 
 void LargeItems::take_out(Location location) {
   Header& header = LargeItems::header(location);
   leave(&header);
-  header.state.store(0, std::memory_order_relaxed);
+  if (header.taken != nullptr) *header.taken = false;
   arrive(location, header.charged);
 }
 
@@ -96,7 +96,6 @@ void LargeItems::discard(Location location) {
 // Throws std::bad_alloc, and then nothing is counted.
 void LargeItems::enter(Header* header) {
   give_number(header);
-  header->state.store(Header::taken, std::memory_order_relaxed);
   const uint64_t arrived = std::exchange(header->arrived, 0);
   budget_.items.fetch_add(static_cast<int64_t>(header->charged) - static_cast<int64_t>(arrived),
                           std::memory_order_relaxed);

@@ -2,7 +2,8 @@
 //
 //   header, 64 bytes    u64 bytes that the budget counts, u32 number, u32 state,
 //                       u64 neighbours in the order of the CLOCK, u64 stamp,
-//                       u64 bytes that have arrived, u64 version of a value that has changed
+//                       u64 bytes that have arrived, u64 version of a value that has changed,
+//                       u64 where whoever receives the value is told that the store has it
 //   the item            at a 16-byte boundary; its address is the location's place
 //
 // A table by number holds all of them, so that sweeps find them; a number stays an item's for life,
@@ -50,11 +51,10 @@ class LargeItems {
     uint64_t stamp = 0;
     uint64_t arrived = 0;  // bytes that the budget counts before the item is in the store
     std::atomic<uint64_t> version{0};  // since the value was changed; 0: it is the item's
-    uint64_t unused = 0;
+    bool* taken = nullptr;             // of who received the value: whether the store has it
 
     static constexpr uint32_t live = 1;
     static constexpr uint32_t used = 2;
-    static constexpr uint32_t taken = 4;  // into the store
     static constexpr uint32_t freed = 8;  // by the store; who keeps it last gives it back
     static constexpr uint32_t proven = 16;
     static constexpr uint32_t written = 32;    // the value is being changed
@@ -77,19 +77,14 @@ class LargeItems {
   // The two halves of `allocate`: memory that nobody counts, for an item whose value is still on
   // its way (items/arriving_item.h), and its entry into the store. `take_out` undoes the latter.
   static Location prepare(uint64_t bytes);
-  void arrive(Location location, uint64_t bytes);      // the budget counts as many from now on
-  enum class Bound : uint8_t { cap, over_cap, none };  // over_cap: as with `force`
-  bool take_in(Location location, Bound bound);
+  void arrive(Location location, uint64_t bytes);  // the budget counts as many from now on
+  bool take_in(Location location, bool force);
   void take_out(Location location);
   void discard(Location location);
   // The full lengths of the values that are on their way.
   std::atomic<uint64_t>& announced() { return announced_; }
   // How many bytes of such values have come, ever.
   uint64_t came() const { return came_.load(std::memory_order_relaxed); }
-  // Whether it was taken in.
-  static bool taken(Location location) {
-    return (header(location).state.load(std::memory_order_acquire) & Header::taken) != 0;
-  }
 
   static Header& header(Location location) {
     return reinterpret_cast<Header*>(location::place(location))[-1];

@@ -72,10 +72,10 @@ class MemoryBudget {
     const uint64_t cap = limit();
     return cap == 0 || (claimed() + bytes <= cap && bytes <= room_over());
   }
-  // The same for a write that may run over the cap, of a batch that was admitted.
+  // The same for a write that may run over the cap, of a batch that was admitted. What is stored
+  // already may be over by more; then 0 bytes do not fit either.
   bool fits_over(uint64_t bytes) const {
-    const uint64_t cap = limit();
-    return cap == 0 || bytes <= room_over(cap, positive(lent.load()) + admitted());
+    return limit() == 0 || stored() + bytes <= most_stored() + admitted();
   }
   // Whether `bytes` more leave what is stored near the cap.
   bool fits_near(uint64_t bytes) const {
@@ -86,7 +86,7 @@ class MemoryBudget {
   uint64_t admitted() const { return positive(admitted_.load()); }
   // Whether a batch that may take so many bytes could be admitted.
   bool would_admit(uint64_t bytes) const {
-    return limit() == 0 || bytes + admitted() <= room_over();
+    return limit() == 0 || stored() + bytes + admitted() <= most_stored();
   }
   // Admits it, until `dismiss(counted)`; false when there is no room. A small batch far from where
   // room ends counts nothing.
@@ -109,7 +109,10 @@ class MemoryBudget {
   uint64_t most_over() const { return most_over(limit()); }
   // The bytes that writes may still take, beyond the cap included. Buffers are left out, since it
   // is chance whether the one that holds this very value was reported already.
-  uint64_t room_over() const { return room_over(limit(), positive(lent.load())); }
+  uint64_t room_over() const {
+    const uint64_t most = most_stored();
+    return most - std::min(most, stored());
+  }
   // Whether what is stored takes more than the cap, as after the cap was lowered.
   bool is_over() const {
     const uint64_t cap = limit();
@@ -132,9 +135,9 @@ class MemoryBudget {
     constexpr uint64_t most = 96 << 20;
     return cap / 16 + std::clamp(cap / 8, least, most);
   }
-  uint64_t room_over(uint64_t cap, uint64_t more) const {
-    const uint64_t most = cap + most_over(cap) + more;
-    return most - std::min(most, stored());
+  uint64_t most_stored() const {
+    const uint64_t cap = limit();
+    return cap + most_over(cap) + positive(lent.load());
   }
 
   std::atomic<uint64_t> limit_;

@@ -134,12 +134,6 @@ class Protocol {
 
     std::unique_ptr<ArrivingItem> arrived;
   };
-  // Before the replies to a turn's requests, or instead: a large value that the store has taken is
-  // its own now. `owed`: what these owe, where they were put aside.
-  void settle(const Owed* owed) const {
-    const auto& arrived = owed != nullptr ? owed->arrived : arrived_;
-    if (arrived != nullptr) arrived->settle();
-  }
   // Whether requests may be parsed behind those that owe answers now. All these can then be given,
   // whatever the output holds.
   virtual bool may_put_aside() const { return false; }

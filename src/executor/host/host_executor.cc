@@ -296,14 +296,10 @@ HostExecutor::Prepared HostExecutor::prepare_item(const Plan& plan, bool over_ca
   return {location, item};
 }
 
-// An item whose value is in its place already, and counted, nearly all of it. Where any item may be
-// evicted, to refuse it would free no memory that its sender could not take again; where only some
-// may, it can be one that stays for ever.
+// An item whose value is in its place already, and counted, nearly all of it.
 HostExecutor::Prepared HostExecutor::take_over(const Plan& plan, bool over) {
-  using Bound = LargeItems::Bound;
   const Location location = ArrivingItem::location_of(plan.parts.key, plan.first);
-  const Bound bound = store_.evicts_any ? Bound::none : over ? Bound::over_cap : Bound::cap;
-  if (!store_.items.large_items().take_in(location, bound)) return {};
+  if (!store_.items.large_items().take_in(location, over)) return {};
   return {location, Item::create(store_.items.address(location), plan.parts)};
 }
 

@@ -24,7 +24,8 @@
 // until they are handed back.
 //
 // Epochs. A batch that looks for memory in its middle leaves its epoch, and so do the others of its
-// owner: what they have replaced may be all that there is to have.
+// owner: what they have replaced may be all that there is to have. One that waits for a sink
+// leaves it, too, unless it has groups, walks or values on devices.
 //
 // Memory. Owners use runs again, so one that has run before allocates nothing, unless rows park.
 // Threads. Whoever runs the batch, one at a time; `there` any; `release` is the owner's.
@@ -106,8 +107,8 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
     if (!shared_.empty()) let_go_shared();
   }
 
-  // Leaves the epoch before the end: what replies show, and items that have arrived, are kept
-  // without it, large values where they are, and others, of so many bytes at most, by copies.
+  // Leaves the epoch before the end: what replies show is kept without it, large values where they
+  // are, and others, of so many bytes at most, by copies.
   // False: it has to stay. The owner's thread; throws std::bad_alloc.
   bool leave_epoch(ItemStore& items, uint64_t most_copied);
 
@@ -254,7 +255,6 @@ class BatchRun final : public Batch::Hold, public Awaited::Waiter {
   void refuse(Batch::Row row);
   bool begin_to_wait(const Parked& one);
   void copy_views();
-  void keep_if_arrived(ItemStore& items, const Batch& its, Batch::Row row);
   void keep(ItemStore& items, Reply& reply, bool stays);
   const char* hold_copy(std::string_view value);
   void end_resumed();

@@ -8,7 +8,6 @@
 
 #include "command/value_range.h"
 #include "executor/run/batch_run.h"
-#include "items/arriving_item.h"
 #include "items/changing_item.h"
 #include "items/item_store.h"
 
@@ -48,7 +47,6 @@ bool BatchRun::leave_epoch(ItemStore& items, uint64_t most_copied) {
   uint64_t copied = 0;
   for (Batch* const its : {batch, &again_}) {
     for (Batch::Row row = 0; row < its->size(); ++row) {
-      keep_if_arrived(items, *its, row);
       Reply& reply = its->columns().reply[row];
       if (!its->answered(row) || reply.data == nullptr || kept_.contains(reply.data)) continue;
       if (reply.type != ValueType::string) return false;
@@ -60,17 +58,6 @@ bool BatchRun::leave_epoch(ItemStore& items, uint64_t most_copied) {
   }
   EpochDomain::leave(slot);
   return true;
-}
-
-// Whoever received the value looks at its item once more, to see whether the store has taken it.
-void BatchRun::keep_if_arrived(ItemStore& items, const Batch& its, Batch::Row row) {
-  const Batch::Columns& columns = its.columns();
-  if ((columns.options[row] & option::in_place) == 0) return;
-  const std::string_view value = columns.value[row];
-  const Location location = ArrivingItem::location_of(columns.key[row], value);
-  if (kept_.contains(value.data()) || !LargeItems::taken(location)) return;
-  held.push_back(std::make_unique<KeptItem>(items, location));
-  kept_.insert(value.data());
 }
 
 void BatchRun::keep(ItemStore& items, Reply& reply, bool stays) {

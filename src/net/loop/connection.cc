@@ -173,7 +173,6 @@ bool Connection::is_answered(const Turn& turn) const {
 
 void Connection::reply(Turn& turn) {
   const size_t full = turn.full_output;
-  protocol_->settle(turn_ == &turn ? nullptr : asides_.of(turn)->owed.get());
   if (!failed_ && has_memory_for([&] { reply_in(turn); })) return;
   turn.full_output = full;
   asides_.forget(turn);
