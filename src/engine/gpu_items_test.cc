@@ -309,20 +309,25 @@ TEST_F(GpuItemsTest, AValueForWhichTheDeviceNeverHasRoomCanBeErased) {
 
 // Their part of memory is that of the cap of today, whether it is raised before they come or behind
 // them.
+// Those of one batch do not know of each other.
 TEST_F(GpuItemsTest, ARaisedCapHasRoomForLongValues) {
   options_.gpu_items = 2 << 20;
-  options_.maxmemory = 24 << 20;
+  options_.maxmemory = 100 << 20;
   open();
   const std::string value(9 << 20, 'v');
-  ASSERT_EQ(put("first", value), Status::ok);
+  Batch batch;
+  for (const char* const key : {"first", "second"}) batch.put(key, value);
+  worker_->submit(batch);
+  for (Batch::Row row = 0; row < 2; ++row) EXPECT_EQ(batch.reply(row).status, Status::ok);
+  batch.clear();
   EXPECT_FALSE(engine_->tree()->flush());
   EXPECT_EQ(engine_->tree()->last_error(),
-            "gpu-items: what is too long for the GPU takes 10mb of host memory, and its part of "
-            "maxmemory, an eighth, is 3mb");
+            "gpu-items: what is too long for the GPU takes 19mb of host memory, and its part of "
+            "maxmemory, an eighth, is 12mb");
   EXPECT_EQ(put("small", "1"), Status::not_saved);
-  engine_->set_maxmemory(200 << 20);
+  engine_->set_maxmemory(300 << 20);
   while (put("small", "1") != Status::ok) worker_->maintain();
-  ASSERT_EQ(put("second", value), Status::ok);
+  ASSERT_EQ(put("third", value), Status::ok);
   EXPECT_TRUE(engine_->tree()->flush());
 }
 

@@ -100,6 +100,12 @@ class Backing {
   };
   // Which changes of the key are known now.
   virtual Seen see(uint32_t database, std::string_view key) const = 0;
+  // Whether it has a place for a value of so many bytes; where it has none, the value is refused
+  // before it is stored.
+  virtual bool takes(uint32_t /*database*/, std::string_view /*key*/,
+                     uint64_t /*value_bytes*/) const {
+    return true;
+  }
   // Whether it ever gets directly.
   virtual bool gets_directly() const { return false; }
   // Whether memory is to be asked before, and to have what was read, however seldom it is asked

@@ -15,7 +15,8 @@
 // device's memory ends, or that, it evicts, and then a put that finds no place all the same is
 // evicted. Or it may not: then what finds no place stays in the rest, beyond its bound, and is put
 // on the device when there is room there. Until then it is crowded, so writes are refused, but what
-// erases; what it has too much is no more than the runs that there were.
+// erases; what it has too much is no more than the runs that there were. A value that is too long
+// for the device, and for what is left of the bound, is refused alone, before it is stored.
 //
 // Loss. When the device fails what it had is absent, `lost_keys` says how many keys that were, and
 // what is taken in from then on stays in host memory, up to as many bytes: beyond that the
@@ -75,6 +76,7 @@ class DeviceFiles final : public TreeFiles {
   std::unique_ptr<PacketDevice> make_packets(const PacketOptions& options) override;
   bool has_rest() const override { return rest_bytes_.load(std::memory_order_relaxed) != 0; }
   void lose(const std::string& why) override;
+  bool takes(std::string_view key, uint64_t value_bytes) override;
   std::string crowding() override;
   void tend() override;
   bool is_lost() const override { return lost_.load(std::memory_order_acquire); }

@@ -41,6 +41,19 @@ bool DeviceFiles::is_in_rest(std::string_view key) {
   return find_rest(key) != rest_.end();
 }
 
+// What the key has now goes for it.
+bool DeviceFiles::takes(std::string_view key, uint64_t value_bytes) {
+  constexpr uint64_t most_head = 64;  // of a record
+  const uint64_t most = most_rest();
+  const bool is_short = value_bytes + most_head <= gpu::max_item_value_bytes;
+  if (is_short || options_.evicts || most == 0 || is_lost()) return true;
+  const std::lock_guard guard(mutex_);
+  const auto old = find_rest(key);
+  const uint64_t goes = old != rest_.end() ? rest_bytes_of({key, old->second->record}) : 0;
+  const uint64_t needed = rest_node_bytes + key.size() + value_bytes + most_head;
+  return rest_bytes_.load() + needed <= most + goes;
+}
+
 // As the run has it: what is for the device goes.
 void DeviceFiles::change_rest(std::span<const TreeEntry> entries) {
   for (const TreeEntry& entry : entries) {

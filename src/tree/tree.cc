@@ -271,6 +271,12 @@ void Tree::grouped(uint64_t token) {
   if (next_ != nullptr) next_->grouped(next_token(token));
 }
 
+bool Tree::takes(uint32_t database, std::string_view key, uint64_t value_bytes) const {
+  thread_local std::string tree_key;
+  TreeRecord::put_key(database, key, tree_key);
+  return files_->takes(tree_key, value_bytes);
+}
+
 bool Tree::refuses() const {
   const bool refuses_here = failing_.load(std::memory_order_relaxed) && is_crowded();
   if (refuses_here || overfull_.load(std::memory_order_relaxed)) return true;

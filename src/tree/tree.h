@@ -165,6 +165,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   void get_directly(const Batch::Columns& columns, int64_t now_ms, std::span<const Batch::Row> rows,
                     std::vector<std::unique_ptr<Held>>& held, Answered& answered) override;
   bool has_changed(uint32_t database, std::string_view key) const override;
+  bool takes(uint32_t database, std::string_view key, uint64_t value_bytes) const override;
   bool starts_directly() const override { return asks_device() && watch_.works(); }
   void start_directly(const Batch::Columns& columns, Batch::Row first_row,
                       std::span<const Batch::Row> rows, bool all,

@@ -366,6 +366,12 @@ ValueReader::Whole HostExecutor::Run::whole(const Item& item, Batch::Row row) co
   return whole;
 }
 
+bool HostExecutor::Run::backing_takes(const Request& request, const Plan& plan) const {
+  const Backing* const backing = executor.store_.backing;
+  return backing == nullptr ||
+         backing->takes(request.database, request.key, plan.parts.value_bytes);
+}
+
 bool HostExecutor::Run::parks_behind(Batch::Row row) const {
   if (!parking->is_parked(columns, row)) return false;
   parking->park(*batch, first_row + row, nullptr);

@@ -319,8 +319,8 @@ struct RowAnswers {
     Plan plan;
     plan_change(request, known, run.now_ms, store.max_value_bytes.load(std::memory_order_relaxed),
                 plan);
-    if (plan.action == Plan::Action::store && plan.parts.bytes() > run.largest_item &&
-        !request.has(option::over_cap)) {
+    if (plan.action == Plan::Action::store && !request.has(option::over_cap) &&
+        !run.takes(request, plan)) {
       plan.action = Plan::Action::keep;
       plan.status = Status::out_of_memory;
     }
