@@ -38,8 +38,9 @@
 // for the rest, and each write then waits until it was taken into the files. Needs RocksDB at build
 // time: without it `open` says so. What held snapshots show counts against `memory`: one keeps what
 // is changed the first time behind it, and up to seven runs; so do the blocks of files on which
-// iterators stand, a block being as long as its longest value. Where these alone fill `memory`,
-// each write looks in vain for what can be forgotten, some milliseconds, and then goes beyond it.
+// iterators stand, a block being as long as its longest value. Where runs that they alone keep are
+// three quarters of `memory`, a write waits a tenth of a second for some to be destroyed, and ends
+// as `out_of_memory`, with nothing written; reads go on.
 #pragma once
 
 #include <cstdint>

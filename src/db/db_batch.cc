@@ -22,6 +22,7 @@ struct DbBatch::State {
 
   void run();
   void run_rows(Row first, Row end, uint64_t most_bytes);
+  void refuse(Row first, Row end);
   bool writes(Row first, Row end);
   void read_ranges(size_t first, size_t end);
 
@@ -68,7 +69,7 @@ void DbBatch::State::run_rows(Row first, Row end, uint64_t most_bytes) {
       std::any_of(columns.op + first, columns.op + end, [](Op op) { return op == Op::get; });
   const bool cuts = most_bytes != 0 && bytes > most_bytes && !has_reads;
   if (end - first == rows().size() && !cuts) {
-    if (bytes != 0) db.wait_for_memory(lease, bytes);
+    if (bytes != 0 && !db.wait_for_memory(lease, bytes)) return refuse(first, end);
     return lease.submit();
   }
   for (Row row = first; row < end;) {
@@ -79,7 +80,10 @@ void DbBatch::State::run_rows(Row first, Row end, uint64_t most_bytes) {
       piece->append(columns, row);
       its_bytes += columns.key[row].size() + columns.value[row].size();
     }
-    db.wait_for_memory(lease, its_bytes);
+    if (piece->writes() && !db.wait_for_memory(lease, its_bytes)) {
+      refuse(begin, row);
+      continue;
+    }
     lease.worker().submit(*piece);
     for (Row i = 0; i < piece->size(); ++i) {
       Reply& reply = columns.reply[begin + i];
@@ -93,6 +97,13 @@ void DbBatch::State::run_rows(Row first, Row end, uint64_t most_bytes) {
       piece->clear();
       lease.worker().maintain_behind(count, its_bytes);
     }
+  }
+}
+
+// Rows that were to run together with those that memory has no room for.
+void DbBatch::State::refuse(Row first, Row end) {
+  for (Row row = first; row < end; ++row) {
+    rows().columns().reply[row].status.store(Status::out_of_memory, std::memory_order_release);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "db/statuses.h"
 #include "isotherm/db_batch.h"
@@ -56,6 +57,33 @@ TEST_F(DbMemoryTest, AChangeOfATransactionSaysSo) {
     EXPECT_EQ(code(found), failed ? Code::not_found : Code::ok);
   }
   EXPECT_GT(works, 1);
+}
+
+// They end soon, while reads go on.
+TEST_F(DbMemoryTest, WritesEndWhereSnapshotsKeepTheMemory) {
+  constexpr int most_puts = 3000;  // that take several times the memory
+  const std::string value(100'000, 'v');
+  std::vector<std::unique_ptr<const DbSnapshot>> snapshots;
+  DbStatus status;
+  for (int i = 0; i < most_puts && status.ok(); ++i) {
+    if (i % 4 == 0) {
+      ASSERT_TRUE(db_->snapshot(snapshots.emplace_back()).ok());
+    }
+    status = db_->put("key" + std::to_string(i), value);
+    ASSERT_LE(db_->statistics().memory, options_.memory / 4 * 5) << i;
+  }
+  EXPECT_EQ(code(status), Code::out_of_memory);
+  EXPECT_EQ(status.text().substr(0, 29), "snapshots and iterators keep ");
+  EXPECT_TRUE(get("key0") == value);
+  EXPECT_TRUE(get(*db_, "key0", {.snapshot = snapshots.back().get()}) == value);
+  EXPECT_EQ(get(*db_, "key0", {.snapshot = snapshots.front().get()}), "not found");
+  DbBatch batch(*db_);
+  const DbBatch::Row row = batch.put("key0", value);
+  EXPECT_EQ(code(batch.run()), Code::out_of_memory);
+  EXPECT_EQ(code(batch.status(row)), Code::out_of_memory);
+  snapshots.clear();
+  put("key0", "new");
+  EXPECT_EQ(get("key0"), "new");
 }
 
 TEST_F(DbMemoryTest, WhatABatchHasNotFoundIsToldWithoutMemory) {

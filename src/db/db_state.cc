@@ -1,11 +1,14 @@
 #include "db/db_state.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <new>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -109,6 +112,13 @@ DbState::DbState(const DbOptions& options, const std::string& folder, Files& fil
 DbState::~DbState() { workers_.reset(); }
 
 DbStatus DbState::with_reason(DbStatus status) {
+  if (status.is(DbStatus::Code::out_of_memory)) {
+    const uint64_t kept = kept_by_snapshots();
+    if (kept == 0) return status;
+    return {status.code(), "snapshots and iterators keep " + std::to_string(kept) + " of the " +
+                               std::to_string(engine_.maxmemory()) +
+                               " bytes of memory: writes go on when some are destroyed"};
+  }
   if (!status.is(DbStatus::Code::not_saved)) return status;
   std::string reason = tree().error();
   if (reason.empty()) reason = "the journal or the files cannot be written or read";
@@ -176,15 +186,32 @@ uint64_t DbState::to_lend(uint64_t changes, uint64_t bytes) const {
   return is_usual ? 0 : all;
 }
 
-// Memory then forgets what is in the files.
-void DbState::wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes) {
+// Bytes of runs, where these are most of the memory; else 0.
+uint64_t DbState::kept_by_snapshots() {
+  const uint64_t cap = engine_.maxmemory();
+  const uint64_t most = cap / 4 * 3;
+  if (cap == 0 || !tree().holds_moments() || engine_.used_memory() < most) return 0;
+  const uint64_t kept = tree().held_by_moments();
+  return kept > most ? kept : 0;
+}
+
+// Memory then forgets what is in the files. What snapshots keep goes when they do: they are waited
+// for, but not for long.
+bool DbState::wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes) {
   constexpr int most_tries = 100;
+  constexpr std::chrono::milliseconds between_looks{1};
   const uint64_t cap = engine_.maxmemory();
   for (int left = most_tries; cap != 0 && left > 0; --left) {
-    if (engine_.used_memory() + bytes <= cap + cap / 4 + 2 * over_the_cap) return;
-    if (!tree().flush()) return;
+    const bool kept = kept_by_snapshots() != 0;
+    if (!kept && engine_.used_memory() + bytes <= cap + cap / 4 + 2 * over_the_cap) return true;
+    if (kept) {
+      std::this_thread::sleep_for(between_looks);
+    } else if (!tree().flush()) {
+      return true;
+    }
     lease.worker().maintain();
   }
+  return kept_by_snapshots() == 0;
 }
 
 DbStatus DbState::write(WritePlan::Parts parts, const WriteGroup& intents, uint32_t threads) {
@@ -210,7 +237,7 @@ DbStatus DbState::write(WritePlan::Parts parts, const WriteGroup& intents, uint3
     plan.emplace(parts, intents, merges_, batch);
     return plan->first_write();
   });
-  return plan->problem().ok() ? status : with_reason(plan->problem());
+  return !plan || plan->problem().ok() ? status : with_reason(plan->problem());
 }
 
 // By as many threads as there are workers for. Who waits for the helpers waits for no worker.
@@ -233,7 +260,7 @@ DbStatus DbState::write_by_threads(WritePlan::Parts parts, const WriteGroup& int
   };
   DbStatus status = write_rows(lease, changes, bytes, fill,
                                [&] { lease.worker().submit(lease.batch(), pool, helpers); });
-  return plan->problem().ok() ? status : with_reason(plan->problem());
+  return !plan || plan->problem().ok() ? status : with_reason(plan->problem());
 }
 
 DbStatus DbState::result_of(const Batch& batch, Batch::Row first_write) {

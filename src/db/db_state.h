@@ -74,8 +74,8 @@ class DbState {
     });
   }
   // Runs that wait are taken in until so many bytes may be written. Before a batch that may run
-  // over the cap.
-  void wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes);
+  // over the cap. False: snapshots keep the memory, and the batch is not to run.
+  bool wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes);
   // Throws std::bad_alloc.
   std::shared_ptr<const TreeMoment> take_moment();
   std::shared_ptr<const TreeMoment> take_moment(Worker& worker, bool sorted = false);
@@ -95,6 +95,7 @@ class DbState {
  private:
   DbStatus check(const WriteGroup& group) const;
   uint64_t to_lend(uint64_t changes, uint64_t bytes) const;
+  uint64_t kept_by_snapshots();
   // `fill` adds the rows of so many changes to the batch, and returns the first that writes.
   template <class Fill>
   DbStatus write_rows(uint64_t changes, uint64_t bytes, Fill&& fill) {
@@ -120,7 +121,9 @@ template <class Fill, class Submit>
 DbStatus DbState::write_rows(DbWorkers::Lease& lease, uint64_t changes, uint64_t bytes, Fill&& fill,
                              Submit&& submit) {
   const uint64_t lent = to_lend(changes, bytes);
-  wait_for_memory(lease, lent == 0 ? bytes : 0);
+  if (!wait_for_memory(lease, lent == 0 ? bytes : 0)) {
+    return with_reason(status_of(Status::out_of_memory));
+  }
   const Batch::Row first_write = fill(lease.batch());
   if (lent != 0) engine_.lend_memory(static_cast<int64_t>(lent));
   submit();

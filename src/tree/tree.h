@@ -204,6 +204,9 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
 
   // Takes in all that was changed so far; false: it fails.
   bool flush();
+  // Bytes of runs that moments alone keep, since the files have what they had.
+  uint64_t held_by_moments() const;
+  bool holds_moments() const { return last_held_.load(std::memory_order_acquire) != 0; }
 
   // As its runs have keys.
   uint64_t hash_seed() const { return options_.hash_seed; }

@@ -427,6 +427,23 @@ uint64_t Tree::other_memory() const {
          ranges_.bytes() + held_bytes_.load(std::memory_order_relaxed);
 }
 
+namespace {
+
+uint64_t bytes_of(const std::vector<std::weak_ptr<TreeRun>>& held) {
+  uint64_t sum = 0;
+  for (const auto& one : held) {
+    if (const auto run = one.lock(); run != nullptr) sum += run->bytes();
+  }
+  return sum;
+}
+
+}  // namespace
+
+uint64_t Tree::held_by_moments() const {
+  const AllShards guard(shard_locks_);
+  return bytes_of(held_runs_);
+}
+
 // Who seals a run does not ask the files, which may take long.
 void Tree::count_memory(bool asks_files) {
   if (asks_files) files_memory_.store(files_->memory(), std::memory_order_relaxed);
@@ -434,11 +451,9 @@ void Tree::count_memory(bool asks_files) {
   uint64_t sum = other_memory();
   {
     const AllShards guard(shard_locks_);
-    sum += active_->bytes() + (spare_ != nullptr ? spare_->first_bytes() : 0);
+    sum +=
+        bytes_of(held_runs_) + active_->bytes() + (spare_ != nullptr ? spare_->first_bytes() : 0);
     for (const auto& run : sealed_) sum += run->bytes();
-    for (const auto& held : held_runs_) {
-      if (const auto run = held.lock(); run != nullptr) sum += run->bytes();
-    }
   }
   const auto bytes = static_cast<int64_t>(sum);
   const std::lock_guard guard(mutex_);
