@@ -103,6 +103,9 @@ struct Turn {
   }
   void received() { time_known = false; }
 
+  // What all rows of the batch are to do, where somebody has summed it up; 0: nobody has.
+  uint64_t work = 0;
+
   int64_t time_us = 0;
   int64_t time_ms = 0;
   bool time_known = false;

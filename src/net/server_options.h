@@ -62,6 +62,8 @@ struct ServerOptions {
   uint32_t tcp_keepalive = 300;  // seconds between probes of a silent client; 0: none
   uint64_t proto_max_bulk_len = 512ull << 20;
   LogLevel loglevel = LogLevel::notice;
+  int64_t slowlog_log_slower_than = 10'000;  // microseconds; negative: nothing is logged
+  uint64_t slowlog_max_len = 128;
   std::vector<std::pair<std::string, std::string>> client_limits;  // names and values
   bool appendonly = false;
   SyncPolicy appendfsync = SyncPolicy::everysec;

@@ -30,6 +30,7 @@
 #include "net/resident_memory.h"
 #include "net/server_options.h"
 #include "net/shutdown.h"
+#include "net/slow_log.h"
 
 namespace isotherm::net {
 
@@ -112,6 +113,7 @@ struct ServerState {
   const std::string replication_id = draw_id();  // likewise
 
   LiveOptions live;
+  SlowLog slow_log{options.slowlog_log_slower_than, options.slowlog_max_len};
   Pause pause;
   SaveJob saves;
   uint64_t loaded = 0;  // keys of the snapshot that was read at the start

@@ -241,6 +241,17 @@ void add_client_options(CLI::App& app, net::ServerOptions& options) {
       ->check(CLI::Range(0, most_seconds));
 }
 
+void add_slow_log_options(CLI::App& app, net::ServerOptions& options) {
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  app.add_option("--slowlog-log-slower-than", options.slowlog_log_slower_than,
+                 "Microseconds from which on a command is noted in the slow log (SLOWLOG); 0: "
+                 "every command, -1: none [10000]")
+      ->check(CLI::Range(int64_t{-1}, most));
+  app.add_option("--slowlog-max-len", options.slowlog_max_len,
+                 "Most commands in the slow log, which takes 16mb at most [128]")
+      ->check(CLI::Range(uint64_t{0}, static_cast<uint64_t>(most)));
+}
+
 void add_options(CLI::App& app, net::ServerOptions& options) {
   add_ports(app, options);
   app.add_option("--threads", options.threads,
@@ -249,6 +260,7 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
   add_store_options(app, options.store);
   add_gpu_options(app, options.store);
   add_client_options(app, options);
+  add_slow_log_options(app, options);
   add_file_options(app, options);
   add_choice(app, "--loglevel", "What is logged: debug, verbose, notice or warning [notice]",
              "debug, verbose, notice, warning", net::parse_log_level, options.loglevel);

@@ -185,6 +185,10 @@ TEST(FlagsTest, TakesAllOptions) {
                       "0",
                       "--proto-max-bulk-len",
                       "2mb",
+                      "--slowlog-log-slower-than",
+                      "-1",
+                      "--slowlog-max-len",
+                      "5",
                       "--loglevel",
                       "warning"},
                      options)
@@ -208,6 +212,8 @@ TEST(FlagsTest, TakesAllOptions) {
   EXPECT_EQ(options.timeout, 7u);
   EXPECT_EQ(options.tcp_keepalive, 0u);
   EXPECT_EQ(options.proto_max_bulk_len, 2ull << 20);
+  EXPECT_EQ(options.slowlog_log_slower_than, -1);
+  EXPECT_EQ(options.slowlog_max_len, 5u);
   EXPECT_EQ(options.loglevel, net::LogLevel::warning);
 }
 
@@ -293,6 +299,9 @@ TEST(FlagsTest, RefusesWhatItDoesNotKnow) {
                                              {"--tcp-keepalive", "2147483648"},
                                              {"--proto-max-bulk-len", "-1"},
                                              {"--proto-max-bulk-len", "0"},
+                                             {"--slowlog-log-slower-than", "-2"},
+                                             {"--slowlog-max-len", "-1"},
+                                             {"--slowlog-max-len", "many"},
                                              {"--loglevel", "1"},
                                              {"--gpu-memory", "-1"},
                                              {"--gpus", "-1"},

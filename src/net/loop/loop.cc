@@ -154,6 +154,7 @@ LoopTurn& Loop::spare_turn() {
   unneeded_turns_ = std::min(unneeded_turns_, spare_turns_.size());
   turn.turn.received();
   turn.turn.full_output = output_bound;
+  turn.turn.work = 0;
   return turn;
 }
 

@@ -184,4 +184,20 @@ FoundCommand find_command_of(Arguments words) {
   return {found, (command.flags & command_flag::readonly) != 0, plain};
 }
 
+bool is_unsaved(const Answer& answer, const Batch& batch) {
+  for (Batch::Row row = answer.first_row; row < answer.first_row + answer.rows; ++row) {
+    if (batch.reply(row).status == Status::not_saved) return true;
+  }
+  return false;
+}
+
+bool shows_value(const Batch& batch, Batch::Row first) {
+  if (first == batch.size()) return false;
+  const Batch::Columns& columns = batch.columns();
+  const Op op = columns.op[first];
+  const uint16_t options = columns.options[first];
+  return (options & option::want_previous) != 0 || op == Op::get ||
+         (op == Op::expire && (options & option::no_value) == 0);
+}
+
 }  // namespace isotherm::net

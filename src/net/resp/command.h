@@ -114,13 +114,14 @@ struct AnswerQueue {
   std::vector<std::shared_ptr<void>> kept;
   RunAlone alone = nullptr;
   BeginWalk walk = nullptr;
-  bool pausing = false;   // until the next turn
-  bool closing = false;   // after these answers
-  bool grouped = false;   // its rows are those of a transaction
-  uint32_t begin = 0;     // of the command that is being parsed
-  Origin origin;          // of the same, or of the one that runs alone
-  size_t fixed = 0;       // answers before this one must be given: their commands did something
-  size_t text_bytes = 0;  // of answers that are texts
+  bool pausing = false;    // until the next turn
+  bool closing = false;    // after these answers
+  bool grouped = false;    // its rows are those of a transaction
+  uint32_t begin = 0;      // of the command that is being parsed
+  Origin origin;           // of the same, or of the one that runs alone
+  size_t fixed = 0;        // answers before this one must be given: their commands did something
+  size_t text_bytes = 0;   // of answers that are texts
+  std::string_view input;  // of the turn, as far as it was parsed
   bool runs_alone() const { return alone != nullptr; }
   Batch::Row reads = 0;  // rows that may show values; commands that only read asked for these
 };
@@ -220,6 +221,11 @@ class Call {
 };
 
 using Handler = void (*)(Call& call);
+
+// Whether a row of the answer could not be made safe.
+bool is_unsaved(const Answer& answer, const Batch& batch);
+// Whether the rows from `first` on change something and show what was there; they are of a kind.
+bool shows_value(const Batch& batch, Batch::Row first);
 
 // Flags and categories of a command, as COMMAND shows them.
 namespace command_flag {

@@ -141,6 +141,22 @@ constexpr Command object_commands[] = {
      "2.2.3", "generic", "Tells how many share a value."},
 };
 
+constexpr Command slowlog_commands[] = {
+    {"slowlog|get", -2, admin | loading | stale, 0, 0, 0,
+     handlers::slowlog_get, "", "request_policy:all_nodes nondeterministic_output",
+     "2.2.12", "server", "Shows the commands that took long, the last ones first."},
+    {"slowlog|help", 2, loading | stale, 0, 0, 0,
+     handlers::help, "", "",
+     "6.2.0", "server", "Lists the subcommands."},
+    {"slowlog|len", 2, admin | loading | stale, 0, 0, 0,
+     handlers::slowlog_len, "",
+     "request_policy:all_nodes response_policy:agg_sum nondeterministic_output",
+     "2.2.12", "server", "Counts the commands that are noted."},
+    {"slowlog|reset", 2, solo | admin | loading | stale, 0, 0, 0,
+     handlers::slowlog_reset, "", "request_policy:all_nodes response_policy:all_succeeded",
+     "2.2.12", "server", "Forgets all of them."},
+};
+
 constexpr Command commands[] = {
     {"append", 3, write | denyoom | fast | in_string, 1, 1, 1,
      handlers::append, "RW insert", "",
@@ -358,6 +374,9 @@ constexpr Command commands[] = {
     {"shutdown", -1, admin | noscript | loading | stale | allow_busy | waits, 0, 0, 0,
      handlers::shutdown, "", "",
      "1.0.0", "server", "Ends the server."},
+    {"slowlog", -2, 0, 0, 0, 0,
+     nullptr, "", "",
+     "2.2.12", "server", "Holds commands about the slow log.", slowlog_commands},
     {"strlen", 2, readonly | fast | in_string, 1, 1, 1,
      handlers::strlen, "RO", "",
      "2.2.0", "string", "Tells the length of a value."},

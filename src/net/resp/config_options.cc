@@ -15,7 +15,7 @@ namespace isotherm::net {
 namespace {
 
 constexpr uint64_t most_int = std::numeric_limits<int32_t>::max();
-constexpr uint64_t most_rewrite_size = std::numeric_limits<int64_t>::max();
+constexpr uint64_t most_long = std::numeric_limits<int64_t>::max();
 constexpr uint64_t least_bulk = 1 << 20;
 constexpr uint64_t most_bulk = std::numeric_limits<uint32_t>::max();
 
@@ -153,6 +153,27 @@ std::string get_databases(const ServerState& server) {
   return std::to_string(server.options.store.databases);
 }
 
+std::string get_slower_than(const ServerState& server) {
+  return std::to_string(server.slow_log.slower_than_us.load());
+}
+std::string set_slower_than(ServerState& server, std::string_view text, bool dry) {
+  const auto number = parse_integer(text);
+  if (!number) return "argument couldn't be parsed into an integer";
+  if (*number < -1) return "argument must be between -1 and 9223372036854775807 inclusive";
+  if (!dry) server.slow_log.slower_than_us = *number;
+  return {};
+}
+std::string get_slow_most(const ServerState& server) {
+  return std::to_string(server.slow_log.most());
+}
+std::string set_slow_most(ServerState& server, std::string_view text, bool dry) {
+  const auto number = parse_integer(text);
+  if (!number) return "argument couldn't be parsed into an integer";
+  if (*number < 0) return out_of_range(0, most_long);
+  if (!dry) server.slow_log.set_most(static_cast<uint64_t>(*number));
+  return {};
+}
+
 // The i-th limit of clients (client_limits.h).
 template <size_t i>
 ConfigOption client_limit() {
@@ -220,7 +241,7 @@ std::string get_rewrite_min_size(const ServerState& server) {
 std::string set_rewrite_min_size(ServerState& server, std::string_view text, bool dry) {
   const auto bytes = parse_memory(text);
   if (!bytes) return "argument must be a memory value";
-  if (*bytes > most_rewrite_size) return out_of_range(0, most_rewrite_size);
+  if (*bytes > most_long) return out_of_range(0, most_long);
   if (!dry) server.live.auto_aof_rewrite_min_size = *bytes;
   return {};
 }
@@ -246,6 +267,8 @@ const std::array all_options{
                  set_number<&Live::tcp_keepalive, 0, most_int>},
     ConfigOption{"proto-max-bulk-len", get_longest_bulk, set_longest_bulk},
     ConfigOption{"loglevel", get_log_level, set_log_level},
+    ConfigOption{"slowlog-log-slower-than", get_slower_than, set_slower_than},
+    ConfigOption{"slowlog-max-len", get_slow_most, set_slow_most},
     ConfigOption{"save", get_save, set_save},
     ConfigOption{"dbfilename", get_dbfilename, nullptr},
     ConfigOption{"appendonly", get_appendonly, set_appendonly},

@@ -10,6 +10,7 @@
 #include "net/resp/handlers.h"
 #include "net/resp/parser.h"
 #include "net/resp/refusals.h"
+#include "net/resp/slow_answers.h"
 #include "net/resp/transaction.h"
 #include "net/server_state.h"
 #include "net/spare_lists.h"
@@ -74,6 +75,7 @@ class RespProtocol final : public Protocol {
     rows_end_ = turn.batch.size();
     if (last_ != nullptr) session_.client.command.store(last_, std::memory_order_relaxed);
     parsed_ = queue_.closing ? input.size() : parsed;
+    queue_.input = input.substr(0, parsed);
     return parsed_;
   }
 
@@ -94,6 +96,8 @@ class RespProtocol final : public Protocol {
       }
       notes.note(answer->origin.command, answer->rows);
     }
+    if (SlowAnswers::any(turn)) [[unlikely]]
+      note_slow_ones(first, answer, end, turn);
     const uint64_t rows = notes.finish();
     if (rows != 0) learn_answer_bytes((output.size() - before) / rows);
     turn.counters[LoopCount::commands].add(static_cast<uint64_t>(answer - first));
@@ -201,12 +205,6 @@ class RespProtocol final : public Protocol {
     if (!writer.error_code().empty()) [[unlikely]]
       note_error(answer, writer.error_code(), turn);
   }
-  [[gnu::noinline]] static bool is_unsaved(const Answer& answer, const Batch& batch) {
-    for (Batch::Row row = answer.first_row; row < answer.first_row + answer.rows; ++row) {
-      if (batch.reply(row).status == Status::not_saved) return true;
-    }
-    return false;
-  }
   [[gnu::noinline]] static void write_nowhere(const Answer& answer, const AnswerSource& source,
                                               Turn& turn) {
     Output nowhere(nullptr, nullptr, true);
@@ -219,10 +217,21 @@ class RespProtocol final : public Protocol {
     turn.counters.by_command.note_error(answer.origin.command, code, rejected);
   }
 
+  // The answers before `end_of_these` are written.
+  [[gnu::noinline]] void note_slow_ones(const Answer* first, const Answer* end_of_these,
+                                        const Answer* end, Turn& turn) const {
+    const std::string_view input =
+        end_of_these != end ? queue_.input.substr(0, end_of_these->begin) : queue_.input;
+    SlowAnswers(turn, session_.client).note({first, end_of_these}, input);
+  }
+
   void end_alone(Turn& turn) {
     turn.counters[LoopCount::commands].add();
-    turn.counters.by_command.note_alone(queue_.origin.command,
-                                        nanoseconds_since(turn.clock, began_alone_us_));
+    const uint64_t nanoseconds = nanoseconds_since(turn.clock, began_alone_us_);
+    turn.counters.by_command.note_alone(queue_.origin.command, nanoseconds);
+    if (last_ != nullptr)
+      note_slow(*last_, parser_.arguments(), static_cast<int64_t>(nanoseconds / 1000), turn,
+                session_.client);
     parser_.release();
   }
 
@@ -279,16 +288,6 @@ class RespProtocol final : public Protocol {
       hand_over(turn.batch, before);
     if (reads || shows_value(turn.batch, before)) queue_.reads += turn.batch.size() - before;
     if (!reads && !queue_.runs_alone()) queue_.fixed = queue_.answers.size();
-  }
-
-  // Whether the rows from `first` on change something and show what was there; they are of a kind.
-  static bool shows_value(const Batch& batch, Batch::Row first) {
-    if (first == batch.size()) return false;
-    const Batch::Columns& columns = batch.columns();
-    const Op op = columns.op[first];
-    const uint16_t options = columns.options[first];
-    return (options & option::want_previous) != 0 || op == Op::get ||
-           (op == Op::expire && (options & option::no_value) == 0);
   }
 
   // The answers from `left` on are left out, and their commands are parsed again; returns the bytes

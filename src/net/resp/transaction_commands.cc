@@ -19,6 +19,7 @@
 #include "isotherm/batch.h"
 #include "net/output.h"
 #include "net/resp/handlers.h"
+#include "net/resp/slow_answers.h"
 #include "net/resp/transaction.h"
 #include "net/server_state.h"
 
@@ -230,6 +231,15 @@ void handle_now(const Transaction::Queued& queued, Execution& execution, const A
   if (queue.closing) execution.session->ends = true;
 }
 
+void note_slow_ones(const Execution& execution) {
+  if (!SlowAnswers::any(*execution.turn)) return;
+  SlowAnswers slow(*execution.turn, execution.session->client);
+  const auto& kept = execution.transaction->commands();
+  for (size_t i = 0; i < kept.size(); ++i) {
+    slow.note(*kept[i].command.command, execution.queue.answers[i], kept[i].words);
+  }
+}
+
 void write_answers(Execution& execution, const AnswerSource& source, RespWriter& writer) {
   const auto& kept = execution.transaction->commands();
   CommandCounts::Notes notes(execution.turn->counters.by_command);
@@ -244,6 +254,7 @@ void write_answers(Execution& execution, const AnswerSource& source, RespWriter&
     answer.encode != nullptr ? write_answer(answer, source, execution, output)
                              : handle_now(kept[i], execution, source, output);
   }
+  note_slow_ones(execution);
   if (replies == Replies::silent) replies = Replies::on;
   notes.finish();
 }
