@@ -19,7 +19,8 @@ _ERRORS = {
     4: (TypeError, "the key has a value that this operation does not work on"),
     5: (ValueError, "the value is no decimal integer"),
     6: (OverflowError, "the sum would leave the range of a signed 64-bit integer"),
-    TOO_LARGE: (ValueError, "the key or the value is longer than the store allows"),
+    TOO_LARGE: (ValueError, "the key or the value is longer than the table or store allows "
+                "(of a Store: max_value_bytes)"),
     OUT_OF_MEMORY: (TableFullError, "the store is full: no room for a key"),
     11: (RuntimeError, "a queue is full for the moment; send the request again"),
     12: (ValueError, "a malformed request"),

@@ -38,7 +38,11 @@ def save(table, path):
     path = os.path.realpath(path)  # not a link to it
     # A short name, which the folder has room for whatever the name of the file is.
     name = os.path.join(os.path.dirname(path), f".isotherm.{secrets.token_hex(8)}")
-    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        error.filename = path  # the caller knows no other name
+        raise
     try:
         with os.fdopen(handle, "wb") as file:
             if os.path.exists(path):

@@ -14,9 +14,15 @@
 namespace isotherm::python {
 namespace {
 
+[[noreturn]] void refuse(const char* name, const char* wanted, const std::string& given) {
+  throw nb::type_error((std::string(name) + ": " + wanted + ", not " + given).c_str());
+}
 [[noreturn]] void refuse_type(const char* name, nb::handle given, const char* wanted) {
-  const std::string type = nb::cast<std::string>(nb::str(given.type()));
-  throw nb::type_error((std::string(name) + ": " + wanted + ", not " + type).c_str());
+  refuse(name, wanted, nb::cast<std::string>(nb::str(given.type())));
+}
+[[noreturn]] void refuse_dtype(const char* name, nb::handle given, const char* wanted) {
+  const nb::object dtype = given.attr("dtype");
+  refuse(name, wanted, "dtype " + nb::cast<std::string>(nb::str(dtype)));
 }
 
 // Strings of an array, row by row.
@@ -162,10 +168,10 @@ void ByteColumn::take_array(nb::handle array, const char* name) {
   const int type = PyArray_TYPE(as_array(array));
   if (type == NPY_OBJECT) return take_list(nb::object(array.attr("tolist")()), name);
   if (PyDataType_REFCHK(PyArray_DESCR(as_array(array)))) {
-    refuse_type(name, array, "wants rows of bytes alone, without objects");
+    refuse_dtype(name, array, "wants rows of bytes alone, without objects");
   }
   if (type == NPY_UNICODE)
-    refuse_type(name, array, "wants bytes, as numpy.char.encode makes them of text");
+    refuse_dtype(name, array, "wants bytes, as numpy.char.encode makes them of text");
   keep_.push_back(nb::borrow(array));
   const auto rows = static_cast<size_t>(PyArray_DIM(as_array(array), 0));
   const auto* const data = static_cast<const char*>(PyArray_DATA(as_array(array)));

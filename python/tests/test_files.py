@@ -63,8 +63,9 @@ def test_a_saved_table_replaces_the_one_before(tmp_path):
     finally:
         os.umask(old_mask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as missing:
         table.save(tmp_path / "nowhere" / "table")
+    assert missing.value.filename == str(tmp_path / "nowhere" / "table")
     with pytest.raises(FileNotFoundError):
         Table.load(tmp_path / "nothing")
 

@@ -171,7 +171,7 @@ def test_columns_of_pandas():
     ("one", TypeError, "keys: wants a list"),
     ([1], TypeError, "keys: wants bytes or str, not <class 'int'>"),
     ([None], TypeError, "keys: wants bytes or str"),
-    (np.array(["a"]), TypeError, "numpy.char.encode"),
+    (np.array(["a"]), TypeError, "numpy.char.encode makes them of text, not dtype <U1"),
     (np.array(5), ValueError, "C order"),
     (np.arange(8, dtype="u8")[::2], ValueError, "C order"),
     ({"a"}, TypeError, "keys: wants a list"),
@@ -273,7 +273,7 @@ def test_a_full_store_evicts_or_refuses():
     assert all(pipeline.execute()) and large.stats()["memory_bytes"] <= 20 << 20
     with pytest.raises(ValueError, match="allkeys-lru"):
         Store(evict="lru")
-    with pytest.raises(ValueError, match="longer than the store allows"):
+    with pytest.raises(ValueError, match="longer than the table or store allows .of a Store: max_value_bytes"):
         Store(max_value_bytes=10).put_many(["a"], ["x" * 11])
 
 

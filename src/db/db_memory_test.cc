@@ -39,6 +39,11 @@ TEST(DbStatusTest, AReasonThatThereIsNoMemoryForIsTheLackOfIt) {
   }
 }
 
+TEST(DbStatusTest, WhatIsTooLongIsToldWithTheMost) {
+  EXPECT_EQ(status_of(Status::too_large).text(),
+            "the key or the value is longer than 536870912 bytes, the most that a Db takes");
+}
+
 using DbMemoryTest = DbFixture;
 
 TEST_F(DbMemoryTest, AChangeOfATransactionSaysSo) {

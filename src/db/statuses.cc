@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/reason_of.h"
+#include "db/write_plan.h"
 
 namespace isotherm {
 namespace {
@@ -53,7 +54,9 @@ DbStatus status_of(Status status) {
     case Status::not_found:
       return {not_found, no_key};
     case Status::too_large:
-      return {invalid, "the key or value is too large"};
+      return {invalid, "the key or the value is longer than " +
+                           std::to_string(WritePlan::most_value) +
+                           " bytes, the most that a Db takes"};
     case Status::out_of_memory:
     case Status::retry:
       return {out_of_memory, no_memory};

@@ -7,10 +7,22 @@
 #include "tree/descriptors.h"
 
 namespace isotherm::net {
+namespace {
+
+// Beside those of clients and of a tree.
+rlim_t own_of(uint32_t loops) { return 64 + rlim_t{8} * loops; }
+
+}  // namespace
+
+Descriptors descriptors_of(uint32_t clients, uint32_t loops, bool has_tree) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return {clients + own_of(loops) + (has_tree ? tree_descriptors::many : 0), limit.rlim_cur};
+}
 
 uint32_t allow_clients(uint32_t clients, uint32_t loops, bool has_tree) {
-  const rlim_t own = 64 + rlim_t{8} * loops;
-  const rlim_t wanted = clients + own + (has_tree ? tree_descriptors::many : 0);
+  const rlim_t own = own_of(loops);
+  const rlim_t wanted = descriptors_of(clients, loops, has_tree).needed;
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return clients;
   const rlim_t before = limit.rlim_cur;

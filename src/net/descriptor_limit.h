@@ -13,4 +13,11 @@ namespace isotherm::net {
 // not let it rise so far.
 uint32_t allow_clients(uint32_t clients, uint32_t loops, bool has_tree);
 
+struct Descriptors {
+  uint64_t needed;
+  uint64_t limit;  // of the process now
+};
+// How many that many clients need, and how many there may be.
+Descriptors descriptors_of(uint32_t clients, uint32_t loops, bool has_tree);
+
 }  // namespace isotherm::net

@@ -47,9 +47,13 @@ void lower_maxclients(isotherm::net::ServerOptions& options) {
   const uint32_t allowed =
       isotherm::net::allow_clients(options.maxclients, loops, !options.store.tree.empty());
   if (allowed >= options.maxclients) return;
+  const auto [needed, limit] =
+      isotherm::net::descriptors_of(options.maxclients, loops, !options.store.tree.empty());
+  log(LogLevel::warning, "maxclients lowered from " + std::to_string(options.maxclients) + " to " +
+                             std::to_string(allowed) + ": that many clients need " +
+                             std::to_string(needed) + " open files, and the limit is " +
+                             std::to_string(limit) + "; raise it (ulimit -n), or lower maxclients");
   options.maxclients = allowed;
-  log(LogLevel::warning,
-      "maxclients lowered to " + std::to_string(allowed) + ": no more descriptors allowed");
 }
 
 // One that is closed would be the number of the next file that is opened, of the store's perhaps,

@@ -267,3 +267,14 @@ def test_options_without_sense_are_refused(flag):
                           timeout=LONGEST_SECONDS, check=False)
     assert said.returncode == 64
     assert re.search(rf"isotherm-server: .*{flag[0]}", said.stderr)
+
+
+def test_few_open_files_leave_few_clients_and_the_log_says_why(tmp_path):
+    limited = tmp_path / "limited"
+    limited.write_text(f'#!/bin/sh\nulimit -n 100\nexec {servers.isotherm_binary()} "$@"\n')
+    limited.chmod(0o700)
+    with servers.Isotherm("--threads", "2", binary=limited) as server, \
+            redis.Redis(port=server.resp_port) as client:
+        assert client.config_get("maxclients") == {"maxclients": "20"}
+        assert ("maxclients lowered from 10000 to 20: that many clients need 10080 open files, "
+                "and the limit is 100; raise it (ulimit -n), or lower maxclients") in server.output()
