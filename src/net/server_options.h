@@ -64,6 +64,7 @@ struct ServerOptions {
   LogLevel loglevel = LogLevel::notice;
   int64_t slowlog_log_slower_than = 10'000;  // microseconds; negative: nothing is logged
   uint64_t slowlog_max_len = 128;
+  std::string config_file;  // that options were read from; empty: none
   std::vector<std::pair<std::string, std::string>> client_limits;  // names and values
   bool appendonly = false;
   SyncPolicy appendfsync = SyncPolicy::everysec;

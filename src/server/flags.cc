@@ -1,7 +1,9 @@
 #include "server/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <optional>
@@ -16,6 +18,7 @@
 #include "net/socket_address.h"
 #include "net/text.h"
 #include "net/version.h"
+#include "server/config_file.h"
 #include "server/file_flags.h"
 #include "server/flag_values.h"
 #include "server/flags_together.h"
@@ -266,10 +269,41 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
              "debug, verbose, notice, warning", net::parse_log_level, options.loglevel);
 }
 
+// The words of the command line, behind those of the configuration file that it may begin with.
+std::vector<std::string> command_words(int argc, const char* const* argv, const CLI::App& app,
+                                       net::ServerOptions& options) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty() || words.front().starts_with('-')) return words;
+  options.config_file = std::filesystem::absolute(words.front()).string();
+  const auto is_flag = [&](const std::string& flag) {
+    return flag != "--help" && flag != "--version" && app.get_option_no_throw(flag) != nullptr;
+  };
+  std::vector<std::string> all = flags_of_file(words.front(), is_flag);
+  all.insert(all.end(), words.begin() + 1, words.end());
+  return all;
+}
+
+// As in Redis, an empty list of save points takes back those before it.
+std::vector<std::string> without_taken_back(const std::vector<std::string>& words) {
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const bool takes_back = words[i] == "--save" && i + 1 < words.size() && words[i + 1].empty();
+    for (auto at = kept.begin(); takes_back && at != kept.end();) {
+      const auto next = at + std::min<ptrdiff_t>(2, kept.end() - at);
+      at = *at == "--save" ? kept.erase(at, next) : at + 1;
+    }
+    kept.push_back(words[i]);
+  }
+  return kept;
+}
+
 }  // namespace
 
 std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOptions& options) {
-  CLI::App app("Isotherm: a key-value store for Redis and memcached clients.", "isotherm-server");
+  CLI::App app(
+      "Isotherm: a key-value store for Redis and memcached clients.\n"
+      "A first word that is no option names a file of options in the format of redis.conf.",
+      "isotherm-server");
   app.set_version_flag("--version", "isotherm-server " + std::string(net::isotherm_version));
   // As in Redis the last of several counts, so whoever starts the server may add options to a
   // command that is there; of two flags, as in redis.conf, each adds to those before.
@@ -283,7 +317,9 @@ std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOpt
   // has another default: its batches go to the GPU at once.
   options.store.rounds.policy = Scheduling::adaptive;
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = without_taken_back(command_words(argc, argv, app, options));
+    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    app.parse(std::move(words));
     check_together(options);
     check_for_idle(app, options);
   } catch (const CLI::ParseError& error) {

@@ -269,12 +269,30 @@ def test_options_without_sense_are_refused(flag):
     assert re.search(rf"isotherm-server: .*{flag[0]}", said.stderr)
 
 
+def started_by(folder, line):
+    """A server whose flags come behind those of `line`, a command of the shell."""
+    script = folder / "script"
+    script.write_text(f'#!/bin/sh\n{line.format(server=servers.isotherm_binary())} "$@"\n')
+    script.chmod(0o700)
+    return servers.Isotherm("--threads", "2", binary=script)
+
+
 def test_few_open_files_leave_few_clients_and_the_log_says_why(tmp_path):
-    limited = tmp_path / "limited"
-    limited.write_text(f'#!/bin/sh\nulimit -n 100\nexec {servers.isotherm_binary()} "$@"\n')
-    limited.chmod(0o700)
-    with servers.Isotherm("--threads", "2", binary=limited) as server, \
+    with started_by(tmp_path, "ulimit -n 100\nexec {server}") as server, \
             redis.Redis(port=server.resp_port) as client:
         assert client.config_get("maxclients") == {"maxclients": "20"}
         assert ("maxclients lowered from 10000 to 20: that many clients need 10080 open files, "
                 "and the limit is 100; raise it (ulimit -n), or lower maxclients") in server.output()
+
+
+def test_a_configuration_file_is_read_and_stays_as_it_is(tmp_path):
+    file = tmp_path / "redis.conf"
+    file.write_text("threads 1\nmaxmemory 100mb\n")
+    with started_by(tmp_path, f"exec {{server}} {file}") as server, \
+            redis.Redis(port=server.resp_port) as client:
+        assert client.config_get("maxmemory") == {"maxmemory": str(100 << 20)}
+        assert client.config_get("threads") == {"threads": "2"}  # of the command line
+        assert client.info("server")["config_file"] == str(file)
+        with pytest.raises(redis.ResponseError, match="Rewriting config file: .*only read"):
+            client.config_rewrite()
+    assert file.read_text() == "threads 1\nmaxmemory 100mb\n"

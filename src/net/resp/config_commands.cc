@@ -101,7 +101,12 @@ void config_set(Call& call) {
 
 void config_resetstat(Call& call) { call.run_alone(run_config_resetstat); }
 
-void config_rewrite(Call& call) { call.error("ERR The server is running without a config file"); }
+void config_rewrite(Call& call) {
+  if (call.turn.server.options.config_file.empty()) {
+    return call.error("ERR The server is running without a config file");
+  }
+  call.error("ERR Rewriting config file: not supported, the file is only read");
+}
 
 }  // namespace handlers
 }  // namespace isotherm::net

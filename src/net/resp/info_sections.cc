@@ -58,7 +58,7 @@ void server(ServerState& server, const Statistics&, InfoLines& lines) {
   lines.line("hz", ticks_a_second);
   lines.line("configured_hz", ticks_a_second);
   lines.line("executable", executable());
-  lines.line("config_file", "");
+  lines.line("config_file", server.options.config_file);
 }
 
 void clients(ServerState& server, const Statistics&, InfoLines& lines) {

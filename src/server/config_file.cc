@@ -1,0 +1,94 @@
+#include "server/config_file.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+
+#include "net/resp/inline.h"
+#include "net/text.h"
+
+namespace isotherm {
+namespace {
+
+constexpr size_t most_nested = 16;  // files that include each other
+
+class Reader {
+ public:
+  explicit Reader(const std::function<bool(const std::string&)>& is_flag) : is_flag_(is_flag) {}
+
+  void read(const std::string& path, size_t depth) {
+    errno = 0;
+    std::ifstream file(path);
+    const bool is_folder = std::filesystem::is_directory(path);
+    if (!file || is_folder) {
+      const int reason = is_folder ? EISDIR : errno;
+      throw CLI::ValidationError(path, "cannot be read as a configuration file: " +
+                                           std::system_category().message(reason));
+    }
+    std::string line;
+    for (size_t number = 1; std::getline(file, line); ++number) {
+      take(line, path, path + ":" + std::to_string(number), depth);
+    }
+  }
+
+  std::vector<std::string> take_flags() {
+    if (!unknown_.empty()) {
+      throw CLI::ValidationError(unknown_,
+                                 "no such option; take it out (--help lists those that "
+                                 "there are)");
+    }
+    return std::move(flags_);
+  }
+
+ private:
+  void take(std::string_view line, const std::string& path, const std::string& place,
+            size_t depth) {
+    const size_t first = line.find_first_not_of(" \t\r");
+    if (first == std::string_view::npos || line[first] == '#') return;
+    std::vector<std::string> words;
+    if (!net::split_inline(line, words)) {
+      throw CLI::ValidationError(place, "unbalanced quotes; close them, and let a blank follow");
+    }
+    if (words.empty()) return;
+    std::string& name = words.front();
+    std::transform(name.begin(), name.end(), name.begin(), net::to_lower);
+    if (name == "include") return include(words, path, place, depth);
+    if (!is_flag_("--" + name)) {
+      unknown_ += (unknown_.empty() ? "" : ", ") + place + " '" + name + "'";
+      return;
+    }
+    flags_.push_back("--" + name);
+    if (words.size() == 1) return;
+    std::string& value = flags_.emplace_back(std::move(words[1]));
+    for (size_t i = 2; i < words.size(); ++i) value += " " + words[i];
+  }
+
+  void include(const std::vector<std::string>& words, const std::string& path,
+               const std::string& place, size_t depth) {
+    if (words.size() != 2) throw CLI::ValidationError(place, "give one file to include");
+    if (depth == most_nested) {
+      throw CLI::ValidationError(place, path + " is included by " + std::to_string(most_nested) +
+                                            " files, perhaps by itself; take a line out");
+    }
+    read(words[1], depth + 1);
+  }
+
+  const std::function<bool(const std::string&)>& is_flag_;
+  std::vector<std::string> flags_;
+  std::string unknown_;
+};
+
+}  // namespace
+
+std::vector<std::string> flags_of_file(const std::string& path,
+                                       const std::function<bool(const std::string&)>& is_flag) {
+  Reader reader(is_flag);
+  reader.read(path, 0);
+  return reader.take_flags();
+}
+
+}  // namespace isotherm

@@ -1,0 +1,26 @@
+// ConfigFile: a file in the format of redis.conf, as the flags of a command line.
+//
+//   # a comment                  nothing
+//   maxmemory 100mb              --maxmemory 100mb
+//   save 900 1 300 10            --save "900 1 300 10"
+//   dir "/data/of the store"     quotes and escapes are those of inline commands (inline.h)
+//   include more.conf            the lines of another file, here
+//
+// Names may have any case. Relative paths are those of the program's folder, as in Redis. What the
+// values may be is up to the flags; unknown names are refused, all together, with their lines.
+//
+// Threads. Any.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace isotherm {
+
+// `is_flag` tells whether there is a flag "--name". Throws CLI::ValidationError with the file, the
+// line and what is wrong.
+std::vector<std::string> flags_of_file(const std::string& path,
+                                       const std::function<bool(const std::string&)>& is_flag);
+
+}  // namespace isotherm

@@ -1,0 +1,111 @@
+// Options from a file in the format of redis.conf (server/config_file.h).
+#include "server/config_file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "server/flags.h"
+
+namespace isotherm::config_file_test {
+namespace {
+
+class ConfigFileTest : public testing::Test {
+ protected:
+  ~ConfigFileTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& text) {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  // What is said of a wrong file; empty: it is right, and `options_` are its.
+  std::string parse(const std::string& path, std::vector<const char*> flags = {}) {
+    flags.insert(flags.begin(), {"isotherm-server", path.c_str()});
+    options_ = {};
+    testing::internal::CaptureStderr();
+    const auto status = parse_flags(static_cast<int>(flags.size()), flags.data(), options_);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(status.has_value(), !said.empty());
+    return said;
+  }
+
+  const std::string folder_ = [] {
+    std::string path = testing::TempDir() + "/config_file_XXXXXX";
+    return std::string(::mkdtemp(path.data()));
+  }();
+  net::ServerOptions options_;
+};
+
+TEST_F(ConfigFileTest, LinesAreFlags) {
+  const std::string path = write("redis.conf",
+                                 "# a comment\n"
+                                 "  # another, which isn't read\n"
+                                 "\n"
+                                 "PORT 7001\r\n"
+                                 "\tbind 127.0.0.1 ::1\n"
+                                 "maxmemory 100mb\n"
+                                 "dbfilename \"a\\x20file.rdb\"\n"
+                                 "appendfilename 'the journal'\n"
+                                 "save 900 1\n"
+                                 "save 300 10 60 10000\n"
+                                 "slowlog-log-slower-than -1\n"
+                                 "memcached-disable-flush-all\n"
+                                 "timeout 1\n"
+                                 "timeout 2");
+  EXPECT_EQ(parse(path, {"--port", "7002"}), "");
+  EXPECT_EQ(options_.config_file, path);
+  EXPECT_EQ(options_.port, 7002) << "the command line counts";
+  EXPECT_EQ(options_.bind, (std::vector<std::string>{"127.0.0.1", "::1"}));
+  EXPECT_EQ(options_.store.maxmemory, 100u << 20);
+  EXPECT_EQ(options_.dbfilename, "a file.rdb");
+  EXPECT_EQ(options_.appendfilename, "the journal");
+  EXPECT_EQ(to_string(options_.save), "900 1 300 10 60 10000");
+  EXPECT_EQ(options_.slowlog_log_slower_than, -1);
+  EXPECT_FALSE(options_.memcached_flush);
+  EXPECT_EQ(options_.timeout, 2u) << "the last of several counts";
+}
+
+TEST_F(ConfigFileTest, AnEmptySaveTakesThoseBeforeItBack) {
+  EXPECT_EQ(parse(write("none.conf", "save 900 1\nsave \"\"\n")), "");
+  EXPECT_TRUE(options_.save.empty());
+  EXPECT_EQ(parse(write("some.conf", "save 900 1\nsave ''\nsave 5 6\n")), "");
+  EXPECT_EQ(to_string(options_.save), "5 6");
+  EXPECT_EQ(parse(write("all.conf", "save 900 1\n"), {"--save", ""}), "");
+  EXPECT_TRUE(options_.save.empty());
+}
+
+TEST_F(ConfigFileTest, FilesAreIncluded) {
+  const std::string more = write("more.conf", "timeout 5\ndatabases 3\n");
+  const std::string path = write("redis.conf", "timeout 1\ninclude " + more + "\ndatabases 4\n");
+  EXPECT_EQ(parse(path), "");
+  EXPECT_EQ(options_.timeout, 5u);
+  EXPECT_EQ(options_.store.databases, 4u);
+}
+
+TEST_F(ConfigFileTest, WhatIsWrongIsSaidWithItsLine) {
+  const std::string path = folder_ + "/redis.conf";
+  const auto said = [&](const std::string& text) { return parse(write("redis.conf", text)); };
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  const std::string unknown = said("protected-mode no\nport 7001\nhelp\ndaemonize yes\n");
+  EXPECT_TRUE(has(unknown, path + ":1 'protected-mode', " + path + ":3 'help', " + path +
+                               ":4 'daemonize': no such option"))
+      << unknown;
+  EXPECT_TRUE(has(said("\ndir \"x"), path + ":2: unbalanced quotes"));
+  EXPECT_TRUE(has(said("include"), path + ":1: give one file"));
+  EXPECT_TRUE(has(said("include " + path), path + ":1: " + path + " is included by 16 files"));
+  EXPECT_TRUE(has(said("include " + folder_ + "/none"),
+                  folder_ + "/none: cannot be read as a configuration file: No such file"));
+  EXPECT_TRUE(has(said("port seven"), "--port: 'seven' is not a port"));
+  EXPECT_TRUE(has(parse(folder_), "cannot be read as a configuration file: Is a directory"));
+  EXPECT_TRUE(has(parse(folder_ + "/none"), "No such file"));
+}
+
+}  // namespace
+}  // namespace isotherm::config_file_test
