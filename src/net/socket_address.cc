@@ -4,7 +4,10 @@
 #include <net/if.h>
 #include <sys/un.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <iterator>
 #include <system_error>
 
 namespace isotherm::net {
@@ -87,6 +90,21 @@ std::string SocketAddress::text() const {
     made = "[" + made + "]";
   }
   return made + ":" + std::to_string(port());
+}
+
+std::optional<BindAddress> BindAddress::parse(std::string_view text, uint16_t port) {
+  const bool optional = text.starts_with('-');
+  if (optional) text.remove_prefix(1);
+  const std::string name(text == "*" ? "0.0.0.0" : text == "::*" ? "::" : text);
+  const auto address = SocketAddress::parse(name, port);
+  return address ? std::optional(BindAddress{*address, optional}) : std::nullopt;
+}
+
+bool BindAddress::is_left_out(const std::error_code& why) const {
+  constexpr int missing[] = {EADDRNOTAVAIL, EAFNOSUPPORT,    EPFNOSUPPORT,
+                             ENOPROTOOPT,   EPROTONOSUPPORT, ESOCKTNOSUPPORT};
+  return optional &&
+         std::find(std::begin(missing), std::end(missing), why.value()) != std::end(missing);
 }
 
 }  // namespace isotherm::net

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace isotherm::net {
 
@@ -49,5 +50,16 @@ class SocketAddress {
 
 // The path of a UNIX socket and ":0", as Redis writes it; empty: it is another kind of socket.
 std::string unix_path_of(int descriptor);
+
+// An address to listen on, as redis.conf writes it: "*" and "::*" are all that the machine has, and
+// one behind a "-" need not be there.
+struct BindAddress {
+  SocketAddress address;
+  bool optional = false;
+
+  static std::optional<BindAddress> parse(std::string_view text, uint16_t port);
+  // Whether it is left out, as the machine does not have it, rather than an error.
+  bool is_left_out(const std::error_code& why) const;
+};
 
 }  // namespace isotherm::net

@@ -22,6 +22,16 @@ TEST(SocketAddress, NamesAndPartsOfAddressesAreNone) {
   }
 }
 
+TEST(BindAddress, IsWrittenAsInRedisConf) {
+  EXPECT_EQ(BindAddress::parse("*", 1)->address.text(), "0.0.0.0:1");
+  EXPECT_EQ(BindAddress::parse("-::*", 1)->address.text(), "[::]:1");
+  EXPECT_FALSE(BindAddress::parse("::1", 1)->optional);
+  EXPECT_TRUE(BindAddress::parse("-::1", 1)->optional);
+  for (const char* text : {"-", "--::1", "*:", "-nowhere"}) {
+    EXPECT_FALSE(BindAddress::parse(text, 1)) << text;
+  }
+}
+
 TEST(SocketAddress, TheEndsOfASocket) {
   for (const char* text : {"127.0.0.1", "::1"}) {
     const SocketAddress wanted = *SocketAddress::parse(text, 0);

@@ -5,10 +5,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
+#include "base/clock.h"
 #include "server/flags.h"
+#include "server/server.h"
 
 namespace isotherm::config_file_test {
 namespace {
@@ -105,6 +109,22 @@ TEST_F(ConfigFileTest, WhatIsWrongIsSaidWithItsLine) {
   EXPECT_TRUE(has(said("port seven"), "--port: 'seven' is not a port"));
   EXPECT_TRUE(has(parse(folder_), "cannot be read as a configuration file: Is a directory"));
   EXPECT_TRUE(has(parse(folder_ + "/none"), "No such file"));
+}
+
+// 192.0.2.0/24 is for documentation, and no machine has an address of it.
+TEST_F(ConfigFileTest, AnAddressMayBeMissingWhereItsLineSaysSo) {
+  const SystemClock clock;
+  const std::string ports = "port 0\nmemcached-port off\nthreads 1\n";
+  ASSERT_EQ(parse(write("some.conf", ports + "bind -192.0.2.1 127.0.0.1\n")), "");
+  {
+    Server server(options_, clock);
+    server.start();
+    EXPECT_NE(server.resp_port(), 0);
+  }
+  ASSERT_EQ(parse(write("wrong.conf", ports + "bind 192.0.2.1 127.0.0.1\n")), "");
+  EXPECT_THROW(Server(options_, clock).start(), std::system_error);
+  ASSERT_EQ(parse(write("none.conf", ports + "bind -192.0.2.1\n")), "");
+  EXPECT_THROW(Server(options_, clock).start(), std::invalid_argument);
 }
 
 }  // namespace

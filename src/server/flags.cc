@@ -58,7 +58,7 @@ void take_addresses(const std::string& text, std::vector<std::string>& field) {
   field.clear();
   for (const std::string_view word : words_of(text, " \t\r\n")) {
     field.emplace_back(word);
-    if (!net::SocketAddress::parse(field.back(), 0)) {
+    if (!net::BindAddress::parse(field.back(), 0)) {
       throw CLI::ValidationError("'" + field.back() +
                                  "' is not an address; give e.g. 127.0.0.1 or ::1, or 0.0.0.0 for "
                                  "all of this machine");
@@ -224,7 +224,9 @@ void add_ports(CLI::App& app, net::ServerOptions& options) {
   add_udp_options(app, options);
   add_packet_options(app, options);
   add_unix_options(app, options);
-  add_text_option(app, "--bind", "Addresses to listen on, separated by spaces [127.0.0.1]",
+  add_text_option(app, "--bind",
+                  "Addresses to listen on, separated by spaces; one behind a - may be missing, * "
+                  "and ::* are all of the machine [127.0.0.1]",
                   [&](const std::string& text) { take_addresses(text, options.bind); });
 }
 

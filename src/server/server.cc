@@ -37,6 +37,13 @@ net::ServerOptions complete(net::ServerOptions options) {
   return options;
 }
 
+bool leaves_out(const net::BindAddress& wanted, const std::error_code& why) {
+  if (!wanted.is_left_out(why)) return false;
+  net::log(net::LogLevel::notice,
+           "bind: " + wanted.address.text() + " is left out: " + why.message());
+  return true;
+}
+
 }  // namespace
 
 Server::Server(const net::ServerOptions& options, const Clock& clock)
@@ -224,21 +231,26 @@ bool Server::save_rest() {
 uint16_t Server::listen(int32_t port, net::Speaks speaks) {
   if (port < 0) return 0;
   auto bound = static_cast<uint16_t>(port);
+  size_t there = 0;
   for (const std::string& text : options_.bind) {
-    const auto wanted = net::SocketAddress::parse(text, bound);
+    const auto wanted = net::BindAddress::parse(text, bound);
     if (!wanted)
       throw std::invalid_argument("bind: '" + text + "' is not an address; give e.g. 127.0.0.1");
     try {
-      listeners_.push_back(std::make_unique<net::Listener>(state_, loops_, *wanted, speaks));
+      listeners_.push_back(
+          std::make_unique<net::Listener>(state_, loops_, wanted->address, speaks));
     } catch (const std::system_error& error) {
+      if (leaves_out(*wanted, error.code())) continue;
       listeners_.clear();
-      throw std::system_error(error.code(), "cannot listen on " + wanted->text());
+      throw std::system_error(error.code(), "cannot listen on " + wanted->address.text());
     }
+    ++there;
     const net::SocketAddress address = listeners_.back()->address();
     // All addresses get the port that the kernel chose for the first.
     bound = address.port();
     listening_.push_back((speaks == net::Speaks::resp ? "resp " : "memcached ") + address.text());
   }
+  if (there == 0) throw std::invalid_argument("bind: the machine has none of these addresses");
   return bound;
 }
 
@@ -259,15 +271,17 @@ uint16_t Server::serve_datagrams(int32_t port) {
   auto bound = static_cast<uint16_t>(port);
   for (const std::string& text : options_.bind) {
     std::string name = text;
+    const net::BindAddress wanted = net::BindAddress::parse(text, bound).value();
     try {
-      net::UdpPort::check_free(net::SocketAddress::parse(text, bound).value());
+      net::UdpPort::check_free(wanted.address);
       for (auto& loop : loops_) {
-        const auto wanted = net::SocketAddress::parse(text, bound);
-        const net::SocketAddress address = loop->serve_datagrams(wanted.value());
+        const auto own = net::BindAddress::parse(text, bound);
+        const net::SocketAddress address = loop->serve_datagrams(own.value().address);
         bound = address.port();
         name = address.text();
       }
     } catch (const std::system_error& error) {
+      if (leaves_out(wanted, error.code())) continue;
       listeners_.clear();
       throw std::system_error(error.code(), "cannot take datagrams at " + name);
     }
