@@ -299,6 +299,18 @@ std::vector<std::string> without_taken_back(const std::vector<std::string>& word
   return kept;
 }
 
+// CLI11's own words show unknown flags in reverse, and of a flag without its value the type alone.
+std::string reason_of(const CLI::ParseError& error, const CLI::App& app) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    std::string text = "no such option:";
+    for (const std::string& word : app.remaining()) text += " " + word;
+    return text;
+  }
+  const std::string text = error.what();
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) return text;
+  return text.substr(0, text.find(':')) + ": a value is missing";
+}
+
 }  // namespace
 
 std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOptions& options) {
@@ -326,7 +338,8 @@ std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOpt
     check_for_idle(app, options);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    std::cerr << "isotherm-server: " << error.what() << "\nRun with --help for the flags.\n";
+    std::cerr << "isotherm-server: " << reason_of(error, app)
+              << "\nRun with --help for the flags.\n";
     return exit_usage;
   }
   return std::nullopt;

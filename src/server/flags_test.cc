@@ -217,6 +217,20 @@ TEST(FlagsTest, TakesAllOptions) {
   EXPECT_EQ(options.loglevel, net::LogLevel::warning);
 }
 
+TEST(FlagsTest, WordsThatAreNoFlagsAreShownAsTheyWereGiven) {
+  const auto said = [](std::vector<const char*> words) {
+    net::ServerOptions options;
+    words.insert(words.begin(), "isotherm-server");
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(parse_flags(static_cast<int>(words.size()), words.data(), options), exit_usage);
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string end = "\nRun with --help for the flags.\n";
+  EXPECT_EQ(said({"--nosuch", "1", "x"}), "isotherm-server: no such option: --nosuch 1 x" + end);
+  EXPECT_EQ(said({"--timeout", "1", "--port"}),
+            "isotherm-server: --port: a value is missing" + end);
+}
+
 TEST(FlagsTest, TheLastOfSeveralCounts) {
   net::ServerOptions options;
   EXPECT_FALSE(parse({"--port", "1", "--threads", "3", "--maxmemory", "1gb", "--gpus", "0,1",
