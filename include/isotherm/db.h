@@ -39,7 +39,7 @@
 // time: without it `open` says so. What held snapshots show counts against `memory`: one keeps what
 // is changed the first time behind it, and up to seven runs; so do the blocks of files on which
 // iterators stand, a block being as long as its longest value. Where runs that they alone keep are
-// three quarters of `memory`, a write waits a tenth of a second for some to be destroyed, and ends
+// more than `memory`, a write waits a tenth of a second for some to be destroyed, and ends
 // as `out_of_memory`, with nothing written; reads go on.
 #pragma once
 

@@ -186,13 +186,12 @@ uint64_t DbState::to_lend(uint64_t changes, uint64_t bytes) const {
   return is_usual ? 0 : all;
 }
 
-// Bytes of runs, where these are most of the memory; else 0.
+// Bytes of runs, where these are all of the memory; else 0.
 uint64_t DbState::kept_by_snapshots() {
   const uint64_t cap = engine_.maxmemory();
-  const uint64_t most = cap / 4 * 3;
-  if (cap == 0 || !tree().holds_moments() || engine_.used_memory() < most) return 0;
+  if (cap == 0 || !tree().holds_moments() || engine_.used_memory() < cap) return 0;
   const uint64_t kept = tree().held_by_moments();
-  return kept > most ? kept : 0;
+  return kept > cap ? kept : 0;
 }
 
 // Memory then forgets what is in the files. What snapshots keep goes when they do: they are waited

@@ -7,7 +7,7 @@ namespace isotherm::net {
 
 size_t SlowCommand::bytes() const {
   size_t sum = sizeof *this + peer_address.size() + client_name.size();
-  for (const std::string& word : words) sum += sizeof word + word.size();
+  for (const std::string& word : words) sum += sizeof(std::string) + word.size();
   return sum;
 }
 

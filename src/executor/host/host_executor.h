@@ -125,14 +125,14 @@ class HostExecutor {
     bool reserve(const Item& item) const;
     // The row is parked until what it waits for is there.
     void park(Batch::Row row, Awaited* what) const;
-    // Tells the sink what a request does to the item of its key; `fresh` and `call` as ItemChange
-    // has them.
     // Whether there is a place at all for the item that the plan stores.
     ISOTHERM_INLINE bool takes(const Request& request, const Plan& plan) const {
       if (plan.parts.bytes() > largest_item) return false;
       return plan.parts.value_bytes <= size_classes::largest || backing_takes(request, plan);
     }
     bool backing_takes(const Request& request, const Plan& plan) const;
+    // Tells the sink what a request does to the item of its key; `fresh` and `call` as ItemChange
+    // has them.
     void tell(const Request& request, uint64_t hash, Member old, int64_t old_expiry,
               const Item* fresh, int64_t expiry, uint64_t version,
               const ObjectCall* call = nullptr) const;
