@@ -306,7 +306,7 @@ std::string reason_of(const CLI::ParseError& error, const CLI::App& app) {
     for (const std::string& word : app.remaining()) text += " " + word;
     return text;
   }
-  const std::string text = error.what();
+  std::string text = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) return text;
   return text.substr(0, text.find(':')) + ": a value is missing";
 }
