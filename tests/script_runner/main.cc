@@ -58,11 +58,14 @@ bool is_asked_for(const Configuration& configuration) {
   // The tree's own tests run under each sanitizer.
   if (forgets(host) && poison::sanitized) return false;
   if (host.tree && !has_trees()) return false;
-  // Two threads go every way that one goes, bins flap beside a journal as they do without, and both
-  // kinds of a fixed size are run alike: under a sanitizer, where a script takes ten times as long,
-  // one configuration for each way has to do.
-  const bool has_likeness =
-      host.threads == 1 || (host.bins_flap && !host.journal) || host.kind == IndexChoice::cuckoo;
+  // Two threads go every way that one goes, bins flap beside a journal as they do without, requests
+  // that come whole are read alike with a journal and without, and both kinds of a fixed size are
+  // run alike: under a sanitizer, where a script takes ten times as long, one configuration for
+  // each way has to do.
+  const bool is_plain =
+      host.index == Index::host && !host.journal && configuration.cut == Cut::whole;
+  const bool has_likeness = host.threads == 1 || (host.bins_flap && !host.journal) || is_plain ||
+                            host.kind == IndexChoice::cuckoo;
   if (poison::sanitized && has_likeness) return false;
   return configuration.host.index != Index::gpu || std::getenv("ISOTHERM_TEST_GPU") != nullptr;
 }
