@@ -98,11 +98,11 @@ TEST_F(RocksdbFilesTest, FilesThatAreNotOpenShowNoOtherKeysValue) {
 }
 
 TEST_F(RocksdbFilesTest, MoreFilesThanThereAreDescriptorsAreMadeAndOpenedAgain) {
-  const FewDescriptors limit(36);
+  const FewDescriptors limit(44);
   {
     const std::unique_ptr<TreeFiles> tree = open();
     if (tree == nullptr) GTEST_SKIP();
-    for (int i = 0; i < 40; ++i) add_file(*tree);
+    for (int i = 0; i < 48; ++i) add_file(*tree);
     expect_all(*tree);
   }
   expect_all(*open());
