@@ -19,9 +19,18 @@ constexpr uint64_t most_long = std::numeric_limits<int64_t>::max();
 constexpr uint64_t least_bulk = 1 << 20;
 constexpr uint64_t most_bulk = std::numeric_limits<uint32_t>::max();
 
-std::string out_of_range(uint64_t least, uint64_t most) {
+std::string out_of_range(int64_t least, int64_t most) {
   return "argument must be between " + std::to_string(least) + " and " + std::to_string(most) +
          " inclusive";
+}
+
+// What is wrong with the text of a number; empty: it is `number`.
+std::string read_number(std::string_view text, int64_t least, int64_t most, int64_t& number) {
+  const auto parsed = parse_integer(text);
+  if (!parsed) return "argument couldn't be parsed into an integer";
+  if (*parsed < least || *parsed > most) return out_of_range(least, most);
+  number = *parsed;
+  return {};
 }
 
 // CONFIG SET takes each blank for the end of a word, so that two in a row have an empty one between
@@ -35,15 +44,12 @@ template <std::atomic<uint32_t> LiveOptions::*field>
 std::string get_number(const ServerState& server) {
   return std::to_string((server.live.*field).load());
 }
-template <std::atomic<uint32_t> LiveOptions::*field, uint64_t least, uint64_t most>
+template <std::atomic<uint32_t> LiveOptions::*field, int64_t least, int64_t most>
 std::string set_number(ServerState& server, std::string_view text, bool dry) {
-  const auto number = parse_integer(text);
-  if (!number) return "argument couldn't be parsed into an integer";
-  if (*number < static_cast<int64_t>(least) || *number > static_cast<int64_t>(most)) {
-    return out_of_range(least, most);
-  }
-  if (!dry) server.live.*field = static_cast<uint32_t>(*number);
-  return {};
+  int64_t number = 0;
+  std::string wrong = read_number(text, least, most, number);
+  if (wrong.empty() && !dry) server.live.*field = static_cast<uint32_t>(number);
+  return wrong;
 }
 
 std::string set_maxclients(ServerState& server, std::string_view text, bool dry) {
@@ -157,21 +163,19 @@ std::string get_slower_than(const ServerState& server) {
   return std::to_string(server.slow_log.slower_than_us.load());
 }
 std::string set_slower_than(ServerState& server, std::string_view text, bool dry) {
-  const auto number = parse_integer(text);
-  if (!number) return "argument couldn't be parsed into an integer";
-  if (*number < -1) return "argument must be between -1 and 9223372036854775807 inclusive";
-  if (!dry) server.slow_log.slower_than_us = *number;
-  return {};
+  int64_t number = 0;
+  std::string wrong = read_number(text, -1, most_long, number);
+  if (wrong.empty() && !dry) server.slow_log.slower_than_us = number;
+  return wrong;
 }
 std::string get_slow_most(const ServerState& server) {
   return std::to_string(server.slow_log.most());
 }
 std::string set_slow_most(ServerState& server, std::string_view text, bool dry) {
-  const auto number = parse_integer(text);
-  if (!number) return "argument couldn't be parsed into an integer";
-  if (*number < 0) return out_of_range(0, most_long);
-  if (!dry) server.slow_log.set_most(static_cast<uint64_t>(*number));
-  return {};
+  int64_t number = 0;
+  std::string wrong = read_number(text, 0, most_long, number);
+  if (wrong.empty() && !dry) server.slow_log.set_most(static_cast<uint64_t>(number));
+  return wrong;
 }
 
 // The i-th limit of clients (client_limits.h).
