@@ -36,11 +36,12 @@
 // it takes some hundred bytes a change and five times its own beside `memory`. Keys should be
 // short: of each file RocksDB keeps some in memory, so one of very many MiB leaves none of `memory`
 // for the rest, and each write then waits until it was taken into the files. Needs RocksDB at build
-// time: without it `open` says so. What held snapshots show counts against `memory`: one keeps what
-// is changed the first time behind it, and up to seven runs; so do the blocks of files on which
-// iterators stand, a block being as long as its longest value. Where runs that they alone keep are
-// more than `memory`, a write waits a tenth of a second for some to be destroyed, and ends
-// as `out_of_memory`, with nothing written; reads go on.
+// time: without it `open` says so. What iterators show counts against `memory`: one keeps up to
+// seven runs (each a twentieth of `memory`, or one change that is longer), and the blocks of files
+// on which it stands, a block being as long as its longest value. Held snapshots keep four runs
+// together, and besides each run at whose time more than 16 were taken that are still held. Where
+// runs that they alone keep are more than `memory`, a write waits a tenth of a second for some to
+// be destroyed, and ends as `out_of_memory`, with nothing written; reads go on.
 #pragma once
 
 #include <cstdint>

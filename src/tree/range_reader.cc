@@ -23,8 +23,8 @@ std::string in_tree(uint32_t database, std::string_view key) {
 }
 
 // Of all of the database.
-std::string first_of(const TreeMoment& moment) { return in_tree(moment.database(), {}); }
-std::string end_of(const TreeMoment& moment) { return in_tree(moment.database() + 1, {}); }
+std::string first_of(const MomentSources& moment) { return in_tree(moment.database(), {}); }
+std::string end_of(const MomentSources& moment) { return in_tree(moment.database() + 1, {}); }
 
 }  // namespace
 
@@ -104,7 +104,7 @@ void RangeReader::clear() {
 
 std::string RangeReader::read(const TreeMoment& moment, std::span<const RangeAsked> asked,
                               std::span<RangePairs> found) {
-  moment_ = &moment;
+  moment_ = moment.sources();
   asked_ = asked;
   found_ = found;
   problem_.clear();
@@ -115,7 +115,7 @@ std::string RangeReader::read(const TreeMoment& moment, std::span<const RangeAsk
     found[row] = {};
     done_[row] = is_empty(asked[row]);
   }
-  if (const SortedView* const view = moment.sorted(); view != nullptr) ask_device(*view);
+  if (const SortedView* const view = moment_->sorted(); view != nullptr) ask_device(*view);
   for (uint32_t row = 0; row < asked.size() && problem_.empty(); ++row) {
     if (done_[row]) continue;
     const Bounds bounds(moment.database(), asked[row]);
@@ -124,6 +124,7 @@ std::string RangeReader::read(const TreeMoment& moment, std::span<const RangeAsk
   }
   all_.reset();
   changes_.reset();
+  moment_.reset();
   return std::exchange(problem_, {});
 }
 

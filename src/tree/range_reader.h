@@ -73,7 +73,7 @@ class RangeReader {
   PairText text_;
 
   // Of the call.
-  const TreeMoment* moment_ = nullptr;
+  std::shared_ptr<const MomentSources> moment_;
   std::span<const RangeAsked> asked_;
   std::span<RangePairs> found_;
   std::vector<bool> done_;

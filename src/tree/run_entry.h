@@ -27,6 +27,7 @@ class RunEntry {
   struct Shown {
     bool known = false;
     std::string_view value;  // empty: the key was erased
+    uint64_t stamp = 0;
   };
   // Of what is shown without a moment: the newest.
   static constexpr uint64_t latest = ~uint64_t{0};
@@ -46,14 +47,14 @@ class RunEntry {
             older_.load(std::memory_order_relaxed)};
   }
   Shown at_moment(uint64_t moment) const {
-    if (stamp_.load(std::memory_order_acquire) <= moment) {
+    if (const uint64_t before = stamp_.load(std::memory_order_acquire); before <= moment) {
       const char* const at = at_.load(std::memory_order_acquire);
       const uint32_t bytes = bytes_.load(std::memory_order_acquire);
-      if (stamp() <= moment) return {true, {at, bytes}};
+      if (stamp() <= moment) return {true, {at, bytes}, before};
     }
     const Kept* state = older_.load(std::memory_order_acquire);
     while (state != nullptr && state->stamp > moment) state = state->older;
-    return state == nullptr ? Shown() : Shown{true, state->value};
+    return state == nullptr ? Shown() : Shown{true, state->value, state->stamp};
   }
 
   // What is kept of the newest, in memory of its own: its place is not written to again.

@@ -25,8 +25,9 @@
 // they have room for (`TreeFiles::crowding`), what erases is not refused, since it makes room.
 //
 // Moments. While no row runs, a moment (tree/tree_moment.h) is taken by a number, the runs there
-// are and a view of the files: nothing is copied, and no run is sealed for it. A checkpoint is what
-// the files have when the run that ends at a moment was taken in, and the next one was not.
+// are and a view of the files: nothing is copied, and no run is sealed for it. Runs that were taken
+// in are let go where a view of the files shows what the moment does. A checkpoint is what the
+// files have when the run that ends at a moment was taken in, and the next one was not.
 //
 // Files that do not last. The memory of a GPU takes the place of the files (tree/device_files.h).
 // Nothing is dropped from the journal then, and no run waits for it. A walk begins when all runs
@@ -44,6 +45,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -70,6 +72,7 @@
 namespace isotherm {
 
 class Journal;
+class MomentSources;
 class TreeMoment;
 
 struct TreeOptions {
@@ -106,6 +109,8 @@ struct TreeStats {
 class Tree final : public CommitSink, public DemotionHook, public Backing, public Awaited {
  public:
   static constexpr size_t most_runs = 5;
+  // That moments keep beside those, before they are let go at the cost of more files.
+  static constexpr uint64_t most_kept_runs = 4;
 
   Tree(std::unique_ptr<TreeFiles> files, TreeOptions options);
   // Takes in what there is, unless that fails.
@@ -233,6 +238,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   TreeStats stats();
 
  private:
+  friend class MomentSources;
   friend class TreeMoment;
   class ComingGets;
   // Told when a flush has ended that was wanted then.
@@ -291,6 +297,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::shared_ptr<TreeRun> oldest();
   std::string erase_flushed(const std::set<uint32_t>& databases);
   std::string take_in(const std::shared_ptr<TreeRun>& run);
+  std::string take_in_by_moments(const TreeRun& run, uint64_t& behind);
   std::string try_to_take_in(const std::shared_ptr<TreeRun>& run);
   void wait_for_older_batches();
   void take_away(const TreeRun& run);
@@ -300,6 +307,10 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   void give_up_checkpoints(const std::string& problem);
   void end_checkpoint(Checkpoint& one, std::string problem);
   void let_go(uint64_t moment);
+  std::vector<uint64_t> moments_inside(const TreeRun& run) const;
+  void let_runs_go(const TreeRun& run, uint64_t inside, const std::shared_ptr<TreeView>& view,
+                   std::vector<std::shared_ptr<const MomentSources>>& gone);
+  void show_from_files(const TreeRun& run, uint64_t inside);
   void note_error(const std::string& problem);
   void note_crowding();
   bool work_on(const std::shared_ptr<TreeRun>& run);
@@ -413,8 +424,8 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::mutex journal_mutex_;  // of what follows
   Journal* journal_ = nullptr;
 
-  std::mutex moments_mutex_;  // of what follows
-  std::set<uint64_t> moments_;
+  mutable std::mutex moments_mutex_;  // of what follows
+  std::map<uint64_t, TreeMoment*> moments_;
 
   std::mutex cursors_mutex_;  // of what follows
   std::unordered_map<uint64_t, std::string> cursors_;

@@ -10,10 +10,12 @@ constexpr ptrdiff_t places_ahead = 3;  // whose entries are fetched before they 
 
 }  // namespace
 
-TreeIterator::TreeIterator(std::vector<std::shared_ptr<const RunOrder>> runs, uint64_t moment,
+TreeIterator::TreeIterator(std::shared_ptr<const void> sources,
+                           std::vector<std::shared_ptr<const RunOrder>> runs, uint64_t moment,
                            std::unique_ptr<TreeCursor> files, std::string first, std::string end,
                            bool shows_erased)
-    : runs_(std::move(runs)),
+    : held_(std::move(sources)),
+      runs_(std::move(runs)),
       moment_(moment),
       files_(std::move(files)),
       first_(std::move(first)),

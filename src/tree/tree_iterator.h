@@ -7,8 +7,7 @@
 // Keys are compared by their heads (tree/key_head.h) first. A piece is searched for the first key
 // only, and the other end of the range is met on the way.
 //
-// What it shows points into runs and files, and stays until it moves. Whoever has it holds the
-// moment, too. Threads. One at a time.
+// What it shows points into runs and files, and stays until it moves. Threads. One at a time.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +24,10 @@ namespace isotherm {
 
 class TreeIterator {
  public:
-  // Of keys in [first, end). Null: no files.
-  TreeIterator(std::vector<std::shared_ptr<const RunOrder>> runs, uint64_t moment,
+  // Of keys in [first, end). `sources`: what has the runs and the files, held as long as this is
+  // there. Null: no files.
+  TreeIterator(std::shared_ptr<const void> sources,
+               std::vector<std::shared_ptr<const RunOrder>> runs, uint64_t moment,
                std::unique_ptr<TreeCursor> files, std::string first, std::string end,
                bool shows_erased = false);
 
@@ -66,6 +67,7 @@ class TreeIterator {
   void pass();
   void move_front();
 
+  std::shared_ptr<const void> held_;
   std::vector<std::shared_ptr<const RunOrder>> runs_;  // whose pieces are sources
   const uint64_t moment_;
   std::unique_ptr<TreeCursor> files_;

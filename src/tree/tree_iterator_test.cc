@@ -156,7 +156,7 @@ TEST_F(TreeIteratorTest, ChangesAreThoseOfRunsAtTheMoment) {
   const auto moment = tree_->take_moment(0);
   change("later", &value, 4);
   change("put", nullptr, 5);
-  TreeIterator at = moment->changes(in_tree({}), in_tree("z"));
+  TreeIterator at = moment->sources()->changes(in_tree({}), in_tree("z"));
   at.seek({});
   ASSERT_TRUE(at.valid());
   EXPECT_EQ(at.key(), in_tree("erased"));

@@ -28,16 +28,18 @@ using Model = std::map<std::string, std::string>;
 
 class TreeMomentTest : public ::testing::Test {
  protected:
+  static constexpr uint64_t run_bytes = 16 << 10;
+
   TreeMomentTest() {
     TreeOptions options;
-    options.run_bytes = 16 << 10;
+    options.run_bytes = run_bytes;
     options.pause_ms = 1;
     options.count = [this](int64_t bytes) { counted_ += bytes; };
     tree_ = std::make_unique<Tree>(std::make_unique<TreeFilesInMemory>(disk_), options);
   }
   // As a batch with one row does.
   void change(const std::string& key, const char* value, uint32_t database = 0) {
-    alignas(Item) char memory[512];
+    alignas(Item) char memory[1024];
     Batch batch;
     const CommitSink::Begun begun = tree_->begins(batch);
     ItemChange change{};
@@ -222,6 +224,73 @@ TEST_F(TreeMomentTest, ThreadsThatChangeDoNotDisturbThoseThatRead) {
   read_all();
   reader.join();
   writer.join();
+}
+
+// Each is of another time, and is held up to the end, beside runs that are sealed, taken in, and
+// taken in at once where moments keep too much.
+TEST_F(TreeMomentTest, ManyShowWhatTheyDidWhateverIsTakenIn) {
+  std::mt19937 random(5);
+  const std::string filler(600, 'f');
+  Model now;
+  std::vector<std::pair<std::shared_ptr<const TreeMoment>, Model>> moments;
+  for (int step = 0; step < 800; ++step) {
+    const std::string key = "key" + std::to_string(random() % 60);
+    const std::string value = std::to_string(step) + filler.substr(random() % 600);
+    const bool erases = random() % 4 == 0;
+    change(key, erases ? nullptr : value.c_str());
+    if (erases) now.erase(key);
+    if (!erases) now[key] = value;
+    if (random() % 10 == 0) moments.emplace_back(tree_->take_moment(0), now);
+    disk_.fails_to_write = step % 200 < 150;
+    if (random() % 20 == 0) tree_->flush();
+    if (random() % 120 == 0) {
+      tree_->flushed(0, ++version_, 0);
+      now.clear();
+    }
+    if (moments.empty()) continue;
+    const auto& [moment, model] = moments[random() % moments.size()];
+    ASSERT_EQ(all(*moment), model);
+  }
+  disk_.fails_to_write = false;
+  ASSERT_TRUE(tree_->flush());
+  // They were put in order since.
+  EXPECT_LE(tree_->held_by_moments(), (Tree::most_kept_runs + 1) * run_bytes);
+  for (const auto& [moment, model] : moments) ASSERT_EQ(all(*moment), model);
+}
+
+// What was sealed before a moment was taken goes when it was taken in.
+TEST_F(TreeMomentTest, KeepsTheRunAloneThatWasActive) {
+  change("a", "1");
+  const auto moment = tree_->take_moment(0);
+  ASSERT_TRUE(tree_->flush());
+  const uint64_t held = tree_->held_by_moments();
+  EXPECT_NE(held, 0u);
+  const auto later = tree_->take_moment(0);
+  change("a", std::string(400, 'v').c_str());
+  ASSERT_TRUE(tree_->flush());
+  change("a", "3");
+  const auto last = tree_->take_moment(0);
+  EXPECT_EQ(all(*moment), (Model{{"a", "1"}}));
+  EXPECT_EQ(all(*later), (Model{{"a", "1"}}));
+  EXPECT_EQ(all(*last), (Model{{"a", "3"}}));
+}
+
+// An iterator goes on over what the moment had when it was made.
+TEST_F(TreeMomentTest, AnIteratorKeepsWhatItReads) {
+  for (int i = 0; i < 20; ++i) change("key" + std::to_string(10 + i), "1");
+  const auto moment = tree_->take_moment(0);
+  std::vector<std::shared_ptr<const TreeMoment>> others;
+  TreeIterator at = moment->iterator(tree_key({}), tree_key({}, 1));
+  at.seek({});
+  const std::string value(500, 'v');
+  for (int i = 0; i < 400; ++i) {
+    change("key" + std::to_string(i % 40), value.c_str());
+    if (i % 20 == 0) others.push_back(tree_->take_moment(0));
+  }
+  ASSERT_TRUE(tree_->flush());
+  int shown = 0;
+  for (; at.valid(); at.next(), ++shown) EXPECT_EQ(value_of(at.value()), "1");
+  EXPECT_EQ(shown, 20);
 }
 
 TEST_F(TreeMomentTest, RunsThatAMomentHoldsCountUntilItGoes) {

@@ -97,8 +97,10 @@ class TreeRun {
   bool lists() const { return shards_.front().lists; }
   // Nothing is put any more.
   void seal() { sealed_.store(true, std::memory_order_release); }
-  // Of a sealed run: all, in the order of the keys, or in any. By several threads.
-  std::vector<TreeEntry> all(bool in_order, uint32_t threads) const;
+  // Of a sealed run, in the order of the keys, or in any: what the moment shows and the moment
+  // `behind` does not. By several threads.
+  std::vector<TreeEntry> all(bool in_order, uint32_t threads, uint64_t moment = RunEntry::latest,
+                             uint64_t behind = 0) const;
 
   // Tables count from the first key of their shard on.
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }

@@ -3,9 +3,11 @@
 //
 //   db-kill [seed [rounds]]
 // A child writes groups of one generation each, by plain groups and by transactions; meanwhile a
-// thread of it has runs taken in. Some have so many keys that several threads commit them.
+// thread of it has runs taken in, and holds some snapshots, each of which shows one generation.
+// Some groups have so many keys that several threads commit them.
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <string>
 #include <thread>
@@ -56,9 +58,10 @@ std::string value_of(uint64_t generation, uint64_t slot) {
 }
 std::string key_of(uint64_t slot) { return "key" + std::to_string(slot); }
 
-uint64_t number_at(Db& db, const char* key, uint64_t if_absent) {
+uint64_t number_at(Db& db, const char* key, uint64_t if_absent,
+                   const isotherm::DbSnapshot* snapshot = nullptr) {
   std::string text;
-  const DbStatus status = db.get(key, text);
+  const DbStatus status = db.get(key, text, {.snapshot = snapshot});
   if (!status.ok() && !status.is_not_found()) fail(status.text());
   return status.ok() ? number_in(text) : if_absent;
 }
@@ -66,11 +69,14 @@ uint64_t keys_of(Db& db, uint64_t seed) {
   return number_at(db, "slots", !isotherm::poison::sanitized && seed % 3 == 0 ? many : few);
 }
 
-// The generation that the Db has, which all its keys must agree on.
-uint64_t check(Db& db, uint64_t keys) {
+// The generation that the Db has, or had, which all its keys must agree on.
+uint64_t check(Db& db, uint64_t keys, const isotherm::DbSnapshot* snapshot = nullptr) {
   std::unique_ptr<isotherm::DbIterator> at;
-  expect_ok(db.iterate({.prefix = "key"}, at));
-  const uint64_t generation = number_at(db, "generations", 0);
+  isotherm::DbRange range;
+  range.prefix = "key";
+  range.snapshot = snapshot;
+  expect_ok(db.iterate(range, at));
+  const uint64_t generation = number_at(db, "generations", 0, snapshot);
   uint64_t found = 0;
   for (at->seek_to_first(); at->valid(); at->next(), ++found) {
     const uint64_t slot = std::stoull(std::string(at->key().substr(3)));
@@ -105,7 +111,15 @@ void write(To& to, uint64_t generation, uint64_t keys) {
   const uint64_t keys = keys_of(*db, seed);
   uint64_t generation = check(*db, keys);
   std::thread flusher([&] {
-    for (;;) static_cast<void>(db->flush());
+    constexpr size_t held = 6;
+    std::deque<std::unique_ptr<const isotherm::DbSnapshot>> snapshots;
+    for (;;) {
+      expect_ok(db->snapshot(snapshots.emplace_back()));
+      static_cast<void>(db->flush());
+      if (snapshots.size() < held) continue;
+      static_cast<void>(check(*db, keys, snapshots.front().get()));
+      snapshots.pop_front();
+    }
   });
   for (;;) {
     ++generation;
