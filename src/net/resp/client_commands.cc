@@ -9,6 +9,7 @@
 
 #include "net/loop_control.h"
 #include "net/resp/handlers.h"
+#include "net/resp/refusals.h"
 #include "net/server_state.h"
 #include "net/text.h"
 
@@ -304,15 +305,9 @@ void client_no_touch(Call& call) {
   call.ok();
 }
 
-// In the words of commands that take them all and then look.
-void too_many_arguments(Call& call) {
-  call.error("ERR unknown subcommand or wrong number of arguments for '" +
-             up_to_nul(call[1].substr(0, 128)) + "'. Try CLIENT HELP.");
-}
-
 void client_pause(Call& call) {
   using Holds = Pause::Holds;
-  if (call.size() > 4) return too_many_arguments(call);
+  if (call.size() > 4) return call.error(too_many_arguments("CLIENT", call[1]));
   Holds holds = Holds::all;
   if (call.size() == 4 && equals_ignoring_case(call[3], "write")) {
     holds = Holds::writes;
@@ -389,7 +384,7 @@ void client_trackinginfo(Call& call) { call.answer(encode_tracking, 0, 0); }
 
 // No command blocks its client.
 void client_unblock(Call& call) {
-  if (call.size() > 4) return too_many_arguments(call);
+  if (call.size() > 4) return call.error(too_many_arguments("CLIENT", call[1]));
   if (call.size() == 4 && !equals_ignoring_case(call[3], "timeout") &&
       !equals_ignoring_case(call[3], "error")) {
     return call.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");

@@ -88,6 +88,11 @@ std::string wrong_arity(const Command& command) {
   return "ERR wrong number of arguments for '" + std::string(command.name) + "' command";
 }
 
+std::string too_many_arguments(std::string_view container, std::string_view subcommand) {
+  return "ERR unknown subcommand or wrong number of arguments for '" + std::string(subcommand) +
+         "'. Try " + std::string(container) + " HELP.";
+}
+
 std::string misconf(const ServerState& server) {
   switch (unsaved_by(server)) {
     case Unsaved::by_tree:

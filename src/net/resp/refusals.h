@@ -31,6 +31,8 @@ int journal_error(const ServerState& server);
 std::string unknown_command(Arguments words);
 std::string unknown_subcommand(const Command& container, std::string_view name);
 std::string wrong_arity(const Command& command);
+// Of a subcommand that takes all words there are, and then looks. `container`: in capitals.
+std::string too_many_arguments(std::string_view container, std::string_view subcommand);
 // Of a row that could not be made safe: the error of the journal, the tree or the GPU.
 std::string misconf(const ServerState& server);
 // EXEC's, where it is refused for `reason`.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "net/resp/handlers.h"
+#include "net/resp/refusals.h"
 #include "net/server_state.h"
 #include "net/text.h"
 
@@ -52,10 +53,7 @@ void run_reset(Alone& alone) {
 namespace handlers {
 
 void slowlog_get(Call& call) {
-  if (call.size() > 3) {
-    return call.error("ERR unknown subcommand or wrong number of arguments for '" +
-                      std::string(call[1]) + "'. Try SLOWLOG HELP.");
-  }
+  if (call.size() > 3) return call.error(too_many_arguments("SLOWLOG", call[1]));
   call.run_alone(run_get);
 }
 
