@@ -8,11 +8,13 @@
 namespace isotherm {
 namespace {
 
+constexpr uint32_t crc32c_polynomial = 0x82F63B78;
+
 constexpr std::array<uint32_t, 256> crc32c_table = [] {
   std::array<uint32_t, 256> table{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
     uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc % 2 != 0 ? 0x82F63B78 : 0);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc % 2 != 0 ? crc32c_polynomial : 0);
     table[byte] = crc;
   }
   return table;
@@ -75,6 +77,16 @@ __attribute__((target("sse4.2"))) uint32_t crc32c_by_instruction(uint32_t crc, c
   return ~rest;
 }
 
+// Sums are polynomials, with the power 0 in their highest bit. The rest of a product.
+uint32_t crc32c_product(uint32_t one, uint32_t other) {
+  uint32_t product = 0;
+  for (uint32_t bit = uint32_t{1} << 31; bit != 0; bit >>= 1) {
+    if ((one & bit) != 0) product ^= other;
+    other = other >> 1 ^ (other % 2 != 0 ? crc32c_polynomial : 0);
+  }
+  return product;
+}
+
 const bool has_crc32c_instruction = __builtin_cpu_supports("sse4.2") != 0;
 
 }  // namespace
@@ -89,6 +101,16 @@ uint32_t crc32c_plain(uint32_t crc, const void* data, size_t bytes) {
 uint32_t crc32c(uint32_t crc, const void* data, size_t bytes) {
   return has_crc32c_instruction ? crc32c_by_instruction(crc, data, bytes)
                                 : crc32c_plain(crc, data, bytes);
+}
+
+// A zero byte behind a text multiplies its sum by the polynomial's variable to the power of 8.
+uint32_t crc32c_joined(uint32_t first, uint32_t second, uint64_t bytes) {
+  constexpr uint32_t one_byte = uint32_t{1} << 23;
+  for (uint32_t zeros = one_byte; bytes != 0; bytes >>= 1) {
+    if (bytes % 2 != 0) first = crc32c_product(first, zeros);
+    zeros = crc32c_product(zeros, zeros);
+  }
+  return first ^ second;
 }
 
 }  // namespace isotherm

@@ -39,5 +39,18 @@ TEST(Crc32cTest, LongTextsHaveTheSumsOfPlainCode) {
   }
 }
 
+TEST(Crc32cTest, SumsOfPiecesAreJoined) {
+  std::string text(20'000, ' ');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i / 7 + i * 37);
+  const uint32_t whole = crc32c(0, text.data(), text.size());
+  for (const size_t first : {0, 1, 7, 64, 4095, 9999, 19'999, 20'000}) {
+    const size_t second = text.size() - first;
+    EXPECT_EQ(crc32c_joined(crc32c(0, text.data(), first), crc32c(0, text.data() + first, second),
+                            second),
+              whole)
+        << first;
+  }
+}
+
 }  // namespace
 }  // namespace isotherm::crc32c_test

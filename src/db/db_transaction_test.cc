@@ -164,6 +164,29 @@ TEST_F(DbTransactionTest, RowsThatAreRefusedAreNotKept) {
   EXPECT_EQ(all(), "key5=2 ");
 }
 
+// Erases of absent keys leave nothing in the journal, so parts of its block move together.
+TEST_F(DbTransactionTest, CommitsByThreadsAreReadAgainFromTheJournal) {
+  options_.sync = DbSync::always;
+  ASSERT_TRUE(open().ok());
+  for (const int step : {1, 2, 3}) {
+    std::vector<std::string> keys;
+    for (int i = 0; i < many; ++i) keys.push_back("key" + std::to_string(i));
+    DbRows rows;
+    for (int i = 0; i < many; ++i) {
+      i % 3 < step ? rows.put(keys[i], std::to_string(step)) : rows.erase(keys[i]);
+    }
+    const auto transaction = begin({.threads = 4});
+    ASSERT_TRUE(transaction->run(rows).ok());
+    ASSERT_TRUE(transaction->commit().ok());
+    const std::unique_ptr<Db> other = open_after_power_loss(false);
+    ASSERT_NE(other, nullptr);
+    for (int i = 0; i < many; ++i) {
+      ASSERT_EQ(get(*other, keys[i]), i % 3 < step ? std::to_string(step) : get(*other, "none"))
+          << i;
+    }
+  }
+}
+
 // A view sees a commit whole or not at all, while several of them share few workers.
 TEST_F(DbTransactionTest, CommitsByThreadsAreSeenWhole) {
   options_.most_calls = 5;

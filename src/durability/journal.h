@@ -130,7 +130,8 @@ class Journal final : public CommitSink, public Awaited {
   void changed_part(const ItemChange& change, const ChangedPart& part) override;
   bool lets_change_in_place() const override { return true; }
   void flushed(uint32_t database, uint64_t version, uint64_t token) override;
-  void begins_parts(uint64_t token, std::span<uint64_t> parts) override;
+  void begins_parts(uint64_t token, std::span<const Batch::Span> rows, std::span<uint64_t> parts,
+                    WorkerPool& pool) override;
   void ends_parts(uint64_t token, std::span<const uint64_t> parts, WorkerPool& pool) override;
   void grouped(uint64_t token) override;
   Awaited* ends(uint64_t token) override;
@@ -197,6 +198,7 @@ class Journal final : public CommitSink, public Awaited {
   void make_room(RunningBatch& running, uint64_t bytes);
   void take_memory(RunningBatch& running, uint64_t bytes);
   void count_own(int64_t bytes);
+  void drop_memory(RunningBatch& running);
   static char* take_room(RunningBatch& running, uint64_t bytes);
   void give_number(RunningBatch& running);
   bool has_recorded(RunningBatch& running, uint64_t hash, uint64_t version);
@@ -208,7 +210,9 @@ class Journal final : public CommitSink, public Awaited {
   void append_alone(const RecordHeader& record, const ItemChange& change);
   bool append_again(std::string_view records);
   void append_mark();
+  static void sum_records(RunningBatch& running);
   void end_records(RunningBatch& running);
+  void take_places(std::span<uint64_t> parts);
   uint64_t safe_number() const;
   bool is_shown_safe(const Batch& batch, uint64_t own) const;
 

@@ -3,7 +3,9 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "base/kill_point.h"
 #include "base/macros.h"
@@ -19,11 +21,11 @@ namespace {
 
 constexpr uint64_t block_head = sizeof(BlockHeader);
 
-// Of all that the batch's rows may become.
-uint64_t most_record_bytes(const Batch& batch) {
+// Of all that puts and erases among the rows may become.
+uint64_t most_record_bytes(const Batch& batch, Batch::Span rows) {
   const Batch::Columns& columns = batch.columns();
   uint64_t bytes = 0;
-  for (Batch::Row row = 0; row < batch.size(); ++row) {
+  for (Batch::Row row = rows.first; row < rows.end; ++row) {
     if (columns.op[row] != Op::put && columns.op[row] != Op::erase) continue;
     const bool puts = columns.op[row] == Op::put;
     bytes += record_bytes(columns.key[row].size(), puts ? columns.value[row].size() : 0);
@@ -90,12 +92,12 @@ void Journal::take_memory(RunningBatch& running, uint64_t bytes) {
   constexpr uint64_t least = 4096;
   const uint64_t capacity = std::max({needed, running.capacity * 2, least});
   auto memory = std::make_unique_for_overwrite<char[]>(capacity);
-  if (running.bytes != 0) {
-    std::memcpy(memory.get() + block_head, running.memory.get() + block_head, running.bytes);
-  }
+  char* const records = memory.get() + block_head;
+  if (running.bytes != 0) std::memcpy(records, running.records, running.bytes);
   count_own(static_cast<int64_t>(capacity) - static_cast<int64_t>(running.capacity));
   running.memory = std::move(memory);
   running.capacity = capacity;
+  running.records = records;
 }
 
 void Journal::count_own(int64_t bytes) {
@@ -104,9 +106,7 @@ void Journal::count_own(int64_t bytes) {
 }
 
 char* Journal::take_room(RunningBatch& running, uint64_t bytes) {
-  char* const room = running.memory.get() + block_head + running.bytes;
-  running.bytes += bytes;
-  return room;
+  return running.records + std::exchange(running.bytes, running.bytes + bytes);
 }
 
 // Of records that are in their place, with their checksum: others wait until this is done.
@@ -124,27 +124,38 @@ void Journal::seal_block(const RecordBuffer::Room& room, uint64_t bytes, uint32_
   running.end = block.end_lsn();
 }
 
+// Of all records so far.
+void Journal::sum_records(RunningBatch& running) {
+  const uint64_t more = running.bytes - running.summed;
+  running.crc = crc32c(running.crc, running.records + running.summed, more);
+  running.summed = running.bytes;
+}
+
 void Journal::end_records(RunningBatch& running) {
-  const uint64_t bytes = std::exchange(running.bytes, 0);
-  if (bytes == 0) return;
+  if (running.bytes == 0) return;
   kill_point("journal.append");
-  const uint32_t body_crc = crc32c(0, running.memory.get() + block_head, bytes);
+  sum_records(running);
+  const uint64_t bytes = std::exchange(running.bytes, running.summed = 0);
+  const uint32_t body_crc = std::exchange(running.crc, 0);
   // A large block stays where it is, unless that has much room beside it.
   const bool fits_well = bytes >= RecordBuffer::chunk_bytes && running.capacity <= 2 * bytes;
   RecordBuffer::Room room{};
   if (!fits_well) room = buffer_.reserve(block_head + bytes, running.open_lsn);
   const bool copies = room.at != nullptr;
   if (copies) {
-    std::memcpy(room.at + block_head, running.memory.get() + block_head, bytes);
+    std::memcpy(room.at + block_head, running.records, bytes);
   } else {
     room = buffer_.adopt(std::move(running.memory), running.capacity, block_head + bytes,
                          running.open_lsn);
   }
   seal_block(room, bytes, body_crc, running);
-  if (copies && running.capacity <= 2 * most_own_bytes) return;
-  count_own(-static_cast<int64_t>(running.capacity));
+  if (!copies || running.capacity > 2 * most_own_bytes) drop_memory(running);
+}
+
+// Or what is left of it, where it has become part of the buffer.
+void Journal::drop_memory(RunningBatch& running) {
+  count_own(-static_cast<int64_t>(std::exchange(running.capacity, 0)));
   running.memory.reset();
-  running.capacity = 0;
 }
 
 // Of no batch.
@@ -269,37 +280,60 @@ void Journal::flushed(uint32_t database, uint64_t version, uint64_t token) {
   put_record(take_room(running, record_bytes(0, 0)), record, {}, {});
 }
 
-// The room for all records is taken here, so that nothing can fail when they are certain.
-void Journal::begins_parts(uint64_t token, std::span<uint64_t> parts) {
+// The room for all records is taken here, so that nothing can fail when they are certain. Each part
+// has its place in it, behind all that those before it may need.
+void Journal::begins_parts(uint64_t token, std::span<const Batch::Span> rows,
+                           std::span<uint64_t> parts, WorkerPool& pool) {
   auto& running = *reinterpret_cast<RunningBatch*>(token);
-  take_memory(running, most_record_bytes(*running.batch));
+  std::vector<uint64_t> most(rows.size());
+  pool.run(static_cast<uint32_t>(rows.size()),
+           [&](uint32_t i, uint32_t) { most[i] = most_record_bytes(*running.batch, rows[i]); });
+  take_memory(running, std::accumulate(most.begin(), most.end(), uint64_t{0}));
+  take_places(parts);
   if (running.number == 0) give_number(running);
-  for (uint64_t& part : parts) {
-    RunningBatch& its = batches_.take();
+  char* next = running.records + running.bytes;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    auto& its = *reinterpret_cast<RunningBatch*>(parts[i]);
+    drop_memory(its);  // of a batch that had the place before
     its.batch = running.batch;
     its.number = running.number;
     its.builds_on = its.end = 0;
-    part = reinterpret_cast<uint64_t>(&its);
+    its.capacity = block_head + most[i];
+    its.records = std::exchange(next, next + most[i]);
   }
 }
 
+// Throws std::bad_alloc, and then none is taken.
+void Journal::take_places(std::span<uint64_t> parts) {
+  size_t taken = 0;
+  try {
+    for (; taken < parts.size(); ++taken) {
+      parts[taken] = reinterpret_cast<uint64_t>(&batches_.take());
+    }
+  } catch (const std::bad_alloc&) {
+    while (taken != 0) RunningBatches::give_back(*reinterpret_cast<RunningBatch*>(parts[--taken]));
+    throw;
+  }
+}
+
+// Where rows have told of nothing, as erases of absent keys, parts behind them move forward.
 void Journal::ends_parts(uint64_t token, std::span<const uint64_t> parts, WorkerPool& pool) {
   auto& running = *reinterpret_cast<RunningBatch*>(token);
   const auto part = [&](size_t i) { return reinterpret_cast<RunningBatch*>(parts[i]); };
+  pool.run(static_cast<uint32_t>(parts.size()),
+           [&](uint32_t i, uint32_t) { sum_records(*part(i)); });
+  sum_records(running);
   for (size_t i = 0; i < parts.size(); ++i) {
-    part(i)->end = block_head + std::exchange(running.bytes, running.bytes + part(i)->bytes);
-    running.builds_on = std::max(running.builds_on, part(i)->builds_on);
-  }
-  pool.run(static_cast<uint32_t>(parts.size()), [&](uint32_t i, uint32_t) {
     RunningBatch& its = *part(i);
-    if (its.bytes != 0) {
-      std::memcpy(running.memory.get() + its.end, its.memory.get() + block_head, its.bytes);
-    }
-    count_own(-static_cast<int64_t>(std::exchange(its.capacity, 0)));
-    its.memory.reset();
-    its.bytes = 0;
+    char* const to = take_room(running, its.bytes);
+    if (to != its.records) std::memmove(to, its.records, its.bytes);
+    running.crc = crc32c_joined(running.crc, std::exchange(its.crc, 0), its.bytes);
+    running.builds_on = std::max(running.builds_on, its.builds_on);
+    its.records = nullptr;
+    its.bytes = its.summed = its.capacity = 0;
     RunningBatches::give_back(its);
-  });
+  }
+  running.summed = running.bytes;
 }
 
 void Journal::grouped(uint64_t token) {

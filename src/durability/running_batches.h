@@ -45,11 +45,14 @@ struct alignas(64) RunningBatch {
   alignas(64) const Batch* batch = nullptr;
   uint64_t number = 0;     // 0: it has changed nothing
   uint64_t builds_on = 0;  // no other batch with a larger number changed its keys before it
-  uint64_t end = 0;        // of its last block; of a part: where its records go in the batch's
+  uint64_t end = 0;        // of its last block
   bool only_puts = false;
-  std::unique_ptr<char[]> memory;  // room for the head of a block, and records
+  std::unique_ptr<char[]> memory;  // room for the head of a block, and records; a part has none
+  uint64_t capacity = 0;           // of it; of a part: as if it had its records' room in one
+  char* records = nullptr;         // the first
   uint64_t bytes = 0;              // of the records
-  uint64_t capacity = 0;
+  uint64_t summed = 0;             // the first of these bytes, which have this sum
+  uint32_t crc = 0;
 
   // Of long values whose records are in its blocks or in blocks before, so that it may record parts
   // of them. Only those of its number count.

@@ -49,7 +49,7 @@ bool BatchRunner::run_parts(BatchRun& run, Batch& batch, Batch::Row first, Batch
     parts = parts_of(batch, first, end);
     if (parts.size() <= 1) return false;
     tokens.resize(parts.size());
-    if (sink != nullptr) sink->begins_parts(run.token, tokens);
+    if (sink != nullptr) sink->begins_parts(run.token, parts, tokens, *pool_);
   } catch (const std::bad_alloc&) {
     return false;
   }

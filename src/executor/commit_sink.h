@@ -41,6 +41,7 @@
 #include <string_view>
 
 #include "executor/awaited.h"
+#include "isotherm/batch.h"
 #include "items/item.h"
 
 namespace isotherm {
@@ -109,9 +110,10 @@ class CommitSink {
   // else. `part`: where `changed_part` will be told of it, else null. Throws std::bad_alloc.
   virtual void make_room(const ItemChange& /*change*/, const ChangedPart* /*part*/) {}
   // Several threads are to run rows of a batch with groups, each those of other keys, and each
-  // tells with a token of its own, of as many as there are in `parts`. Throws std::bad_alloc, and
-  // then nothing has changed. `ends_parts`: they have told all; it may use the pool.
-  virtual void begins_parts(uint64_t token, std::span<uint64_t> parts) {
+  // tells with a token of its own: `parts` gets one for each span of `rows`. Throws std::bad_alloc,
+  // and then nothing has changed. `ends_parts`: they have told all. Both may use the pool.
+  virtual void begins_parts(uint64_t token, std::span<const Batch::Span> /*rows*/,
+                            std::span<uint64_t> parts, WorkerPool& /*pool*/) {
     std::fill(parts.begin(), parts.end(), token);
   }
   virtual void ends_parts(uint64_t /*token*/, std::span<const uint64_t> /*parts*/,

@@ -255,9 +255,10 @@ void Tree::flushed(uint32_t database, uint64_t version, uint64_t token) {
 }
 
 // A part's token is the next sink's: what the tree counts is the batch.
-void Tree::begins_parts(uint64_t token, std::span<uint64_t> parts) {
+void Tree::begins_parts(uint64_t token, std::span<const Batch::Span> rows,
+                        std::span<uint64_t> parts, WorkerPool& pool) {
   if (next_ != nullptr) {
-    next_->begins_parts(next_token(token), parts);
+    next_->begins_parts(next_token(token), rows, parts, pool);
   } else {
     std::fill(parts.begin(), parts.end(), of_groups);
   }

@@ -148,7 +148,8 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   }
   void fetch_ahead(uint32_t database, uint64_t hash) const override;
   void flushed(uint32_t database, uint64_t version, uint64_t token) override;
-  void begins_parts(uint64_t token, std::span<uint64_t> parts) override;
+  void begins_parts(uint64_t token, std::span<const Batch::Span> rows, std::span<uint64_t> parts,
+                    WorkerPool& pool) override;
   void ends_parts(uint64_t token, std::span<const uint64_t> parts, WorkerPool& pool) override;
   void grouped(uint64_t token) override;
   bool full() const override { return is_crowded() || (next_ != nullptr && next_->full()); }
