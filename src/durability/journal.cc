@@ -182,6 +182,13 @@ Journal::Point Journal::point() const {
   return {lsn, number};
 }
 
+// Of a block: where it is larger than a segment, the writer makes one for it meanwhile.
+void Journal::expect(uint64_t bytes) {
+  if (bytes <= options_.segment_bytes) return;
+  expected_.store(bytes);
+  wake_writer();
+}
+
 void Journal::wake_writer() {
   const std::lock_guard guard(mutex_);
   wake_.notify_one();
@@ -219,7 +226,7 @@ void Journal::run() {
   std::unique_lock lock(mutex_);
   while (!stops_) {
     const auto wanted = [this] {
-      if (stops_ || ordered_) return true;
+      if (stops_ || ordered_ || expected_.load() != 0) return true;
       return error() == 0 && (full() || (!waiting_.empty() && ended_number() > safe_number()));
     };
     wake_.wait_for(lock, pause, wanted);
@@ -253,7 +260,8 @@ void Journal::step(bool ends) {
   note_error(result < 0 ? -result : 0);
   if (policy() == SyncPolicy::no) buffer_.release(written_lsn_.load(std::memory_order_relaxed));
   tell();
-  if (!ends) segments_.prepare();  // nobody waits for that
+  // Nobody waits for that.
+  if (!ends) segments_.prepare(buffer_.end(), expected_.exchange(0));
   follow_cap();
   obey();
 }

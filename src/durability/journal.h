@@ -213,6 +213,7 @@ class Journal final : public CommitSink, public Awaited {
   static void sum_records(RunningBatch& running);
   void end_records(RunningBatch& running);
   void take_places(std::span<uint64_t> parts);
+  void expect(uint64_t bytes);
   uint64_t safe_number() const;
   bool is_shown_safe(const Batch& batch, uint64_t own) const;
 
@@ -256,6 +257,7 @@ class Journal final : public CommitSink, public Awaited {
   alignas(64) std::atomic<int> error_{0};
   std::atomic<int> last_error_{0};
   std::atomic<bool> any_waits_{false};
+  std::atomic<uint64_t> expected_{0};  // bytes of a large block that is to come, for the writer
 
   alignas(64) std::atomic<uint64_t> last_number_{0};
   alignas(64) KeyMarks marks_;

@@ -290,6 +290,7 @@ void Journal::begins_parts(uint64_t token, std::span<const Batch::Span> rows,
            [&](uint32_t i, uint32_t) { most[i] = most_record_bytes(*running.batch, rows[i]); });
   take_memory(running, std::accumulate(most.begin(), most.end(), uint64_t{0}));
   take_places(parts);
+  expect(running.capacity);
   if (running.number == 0) give_number(running);
   char* next = running.records + running.bytes;
   for (size_t i = 0; i < parts.size(); ++i) {

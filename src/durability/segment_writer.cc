@@ -47,12 +47,12 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
   header.number = next.last;
   header.first_lsn = first_lsn;
   header.first_version = first_version;
-  const uint64_t bytes = size_of_next(least_bytes);
+  const bool prepares = prepared_ >= 0 || (file_ >= 0 && !has_room(first_lsn + least_bytes));
+  uint64_t bytes = size_of_next(least_bytes);
+  if (prepared_ >= 0 && lengthen_prepared(bytes)) bytes = prepared_bytes_;
   header.bytes = bytes;
   seal_header(header);
 
-  const bool prepares = prepared_ >= 0 || (file_ >= 0 && !has_room(first_lsn + least_bytes));
-  if (bytes != segment_bytes_) drop_prepared();
   int made = std::exchange(prepared_, -1);
   Mapping mapped = std::exchange(prepared_map_, {});
   int result = made < 0 ? make(its, &header, sizeof header, bytes, made)
@@ -100,13 +100,28 @@ bool SegmentWriter::take_back(uint64_t lsn) {
   return true;
 }
 
-void SegmentWriter::prepare() {
+void SegmentWriter::prepare(uint64_t lsn, uint64_t expected) {
   unmap(left_);
-  if (!prepares_) return;
+  const uint64_t bytes = sizeof(SegmentHeader) + expected;
+  const bool is_large = begun() && bytes > segment_bytes_ && !has_room(lsn + expected);
+  if (is_large && prepared_ >= 0) return static_cast<void>(lengthen_prepared(bytes));
+  if (!prepares_ && !is_large) return;
   prepared_name_ = FileName(segment_path(base_, manifest_.last + 1));
   prepares_ = false;
-  if (make_room(prepared_name_, segment_bytes_, prepared_) < 0) return drop_prepared();
-  if (!by_calls_) prepared_map_ = {files_.map(prepared_, segment_bytes_, true), segment_bytes_};
+  prepared_bytes_ = is_large ? bytes : segment_bytes_;
+  if (make_room(prepared_name_, prepared_bytes_, prepared_) < 0) return drop_prepared();
+  if (by_calls_ || is_large) return;
+  prepared_map_ = {files_.map(prepared_, segment_bytes_, true), segment_bytes_};
+}
+
+// False: there is none any more.
+bool SegmentWriter::lengthen_prepared(uint64_t bytes) {
+  if (bytes <= prepared_bytes_) return true;
+  unmap(prepared_map_);
+  prepared_bytes_ = bytes;
+  const bool longer = files_.allocate(prepared_, bytes) >= 0;
+  if (!longer) drop_prepared();
+  return longer;
 }
 
 void SegmentWriter::drop_prepared() {

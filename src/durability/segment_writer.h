@@ -7,6 +7,7 @@
 //
 // Where segments become full one after the other, the room for the next one is taken while this one
 // is being filled (`prepare`): a file beside its name, which a crash leaves and a start makes anew.
+// It is made longer for a block that is larger than all of it.
 //
 // A base comes to its place likewise, and then the manifest names it, together with the segments
 // that are left; only then what it does not name any more is removed.
@@ -68,8 +69,9 @@ class SegmentWriter {
   // the last one, if that is empty.
   int begin(uint64_t first_lsn, uint64_t first_version, uint64_t least_bytes);
   // Takes the room for the next one where the last one that ended was full, or had its room taken
-  // ahead. Where that fails, `begin` does it. What is left of the one before goes.
-  void prepare();
+  // ahead, or a block of `expected` bytes is to come at `lsn` that fits into none of the usual
+  // size. Where that fails, `begin` does it. What is left of the one before goes.
+  void prepare(uint64_t lsn = 0, uint64_t expected = 0);
   // Whether records up to `lsn` find room in the segment.
   bool has_room(uint64_t lsn) const {
     return file_ >= 0 && !begins_ && lsn - first_lsn_ <= capacity_ - sizeof(SegmentHeader);
@@ -124,6 +126,7 @@ class SegmentWriter {
   int name(const FileName& its, const void* header, uint64_t header_bytes, int file);
   // What is written beside it becomes the file, or goes where that failed.
   int take_name(const FileName& its, int written);
+  bool lengthen_prepared(uint64_t bytes);
   void drop_prepared();
   int write_manifest(Manifest& manifest);
   int begin_with(uint64_t number, const JournalBase& base);
@@ -140,10 +143,11 @@ class SegmentWriter {
   std::vector<uint64_t> lsns_;  // of its segments, in order
   const uint64_t segment_bytes_;
   int file_ = -1;
-  Mapping mapped_;           // of it
-  Mapping left_;             // of the one before
-  int prepared_ = -1;        // the file of the next, beside its name, of segment_bytes_
-  Mapping prepared_map_;     // of that
+  Mapping mapped_;     // of it
+  Mapping left_;       // of the one before
+  int prepared_ = -1;  // the file of the next, beside its name
+  uint64_t prepared_bytes_ = 0;
+  Mapping prepared_map_;     // of it, where it has segment_bytes_
   FileName prepared_name_;   // its name
   bool prepares_ = false;    // it is wanted
   bool takes_last_ = false;  // the last one is empty, and of the process before
