@@ -167,6 +167,7 @@ struct Reply {
 
 struct ScanItem;     // engine/engine.h
 struct MetaRequest;  // items/meta_request.h
+class WorkerPool;    // base/worker_pool.h
 
 // Whom a walk shows items, on the thread that runs the batch.
 class ItemVisitor {
@@ -323,6 +324,8 @@ class Batch {
   // Rows from `first` on, and what is about them, were never appended (the engine's, not for
   // others).
   void drop(Row first);
+  // Of an empty batch: frees the columns, whose pages the threads of the pool give back.
+  void free_columns(WorkerPool& pool);
   // The columns; pointers are stable while the batch runs.
   struct Columns {
     Op* op = nullptr;

@@ -13,6 +13,7 @@
 // the same, and `run` throws the first exception then.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -64,5 +65,16 @@ class WorkerPool {
   std::exception_ptr failed_;
   std::vector<std::thread> threads_;
 };
+
+// `work(first, end)` for pieces of `count` rows, of `at_once` each: by the threads of the pool, or,
+// where it is null, by the caller for all of them.
+template <class Work>
+void run_pieces(WorkerPool* pool, uint32_t count, uint32_t at_once, const Work& work) {
+  if (pool == nullptr) return work(uint32_t{0}, count);
+  pool->run(count / at_once + 1, [&](uint32_t piece, uint32_t) {
+    const uint32_t first = piece * at_once;
+    work(first, first + std::min(at_once, count - first));
+  });
+}
 
 }  // namespace isotherm

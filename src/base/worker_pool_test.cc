@@ -61,6 +61,19 @@ TEST(WorkerPool, WhereTheSystemGivesNoThreadTheCallerDoesAll) {
   EXPECT_EQ(pool.threads(), 1u);
 }
 
+TEST(WorkerPool, PiecesOfRowsAreAllRowsOnce) {
+  WorkerPool pool(3);
+  for (WorkerPool* const its : {static_cast<WorkerPool*>(nullptr), &pool}) {
+    for (const uint32_t count : {0, 1, 9, 10, 11, 1000, 1001}) {
+      std::vector<std::atomic<int>> looks(count);
+      run_pieces(its, count, 10, [&](uint32_t first, uint32_t end) {
+        for (uint32_t row = first; row < end; ++row) ++looks[row];
+      });
+      for (const auto& one : looks) EXPECT_EQ(one, 1);
+    }
+  }
+}
+
 TEST(WorkerPool, NoThreadsAreTheCaller) {
   WorkerPool pool(0);
   EXPECT_EQ(pool.threads(), 1u);

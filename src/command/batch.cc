@@ -7,6 +7,8 @@
 #include <new>
 #include <utility>
 
+#include "base/give_back.h"
+#include "base/worker_pool.h"
 #include "command/changes.h"
 #include "isotherm/object.h"
 
@@ -344,6 +346,18 @@ void Batch::drop(Row first) {
 void Batch::shrink(Row rows) {
   if (capacity_ > rows && size_ <= rows) grow(std::max(first_capacity, rows));
   if (arguments_.empty() && arguments_.capacity() > rows) arguments_.shrink_to_fit();
+}
+
+void Batch::free_columns(WorkerPool& pool) {
+  constexpr uint32_t units_at_once = 1 << 6;
+  constexpr size_t unit = 64 << 10;
+  run_pieces(&pool, static_cast<uint32_t>(memory_bytes_ / unit), units_at_once,
+             [&](uint32_t first, uint32_t end) {
+               give_back(memory_.get() + first * unit, memory_.get() + end * unit);
+             });
+  memory_.reset();
+  memory_bytes_ = capacity_ = 0;
+  columns_ = {};
 }
 
 size_t Batch::memory() const {

@@ -257,20 +257,33 @@ DbStatus DbState::write_by_threads(WritePlan::Parts parts, const WriteGroup& int
     plan.emplace(parts, intents, merges_, batch, &pool);
     return plan->first_write();
   };
-  DbStatus status = write_rows(lease, changes, bytes, fill,
+  DbStatus status = write_rows(lease, changes, bytes, &pool, fill,
                                [&] { lease.worker().submit(lease.batch(), pool, helpers); });
   return !plan || plan->problem().ok() ? status : with_reason(plan->problem());
 }
 
-DbStatus DbState::result_of(const Batch& batch, Batch::Row first_write) {
+static bool is_done(const Batch& batch, Batch::Row row) {
+  const Status status = batch.reply(row).status.load(std::memory_order_acquire);
+  return status == Status::ok || status == Status::not_found;
+}
+
+DbStatus DbState::result_of(const Batch& batch, Batch::Row first_write, WorkerPool* pool) {
+  constexpr Batch::Row at_once = 1 << 14;
+  std::atomic<bool> all_done{true};
+  run_pieces(pool, batch.size() - first_write, at_once, [&](Batch::Row first, Batch::Row end) {
+    bool done = true;
+    for (Batch::Row row = first; row < end && done; ++row) done = is_done(batch, first_write + row);
+    if (!done) all_done.store(false, std::memory_order_relaxed);
+  });
+  if (all_done.load(std::memory_order_relaxed)) return {};
   DbStatus failed;
   bool any_written = false;
   for (Batch::Row row = first_write; row < batch.size(); ++row) {
-    const Status status = batch.reply(row).status.load(std::memory_order_acquire);
-    if (status == Status::ok || status == Status::not_found) {
+    if (is_done(batch, row)) {
       any_written = true;
       continue;
     }
+    const Status status = batch.reply(row).status.load(std::memory_order_acquire);
     failed = with_reason(status_of(status));
     if (status == Status::not_saved) break;
   }

@@ -100,12 +100,12 @@ class DbState {
   template <class Fill>
   DbStatus write_rows(uint64_t changes, uint64_t bytes, Fill&& fill) {
     DbWorkers::Lease lease(*workers_);
-    return write_rows(lease, changes, bytes, fill, [&] { lease.submit(); });
+    return write_rows(lease, changes, bytes, nullptr, fill, [&] { lease.submit(); });
   }
   template <class Fill, class Submit>
-  DbStatus write_rows(DbWorkers::Lease& lease, uint64_t changes, uint64_t bytes, Fill&& fill,
-                      Submit&& submit);
-  DbStatus result_of(const Batch& batch, Batch::Row first_write);
+  DbStatus write_rows(DbWorkers::Lease& lease, uint64_t changes, uint64_t bytes, WorkerPool* pool,
+                      Fill&& fill, Submit&& submit);
+  DbStatus result_of(const Batch& batch, Batch::Row first_write, WorkerPool* pool);
   DbStatus write_by_threads(WritePlan::Parts parts, const WriteGroup& intents, uint64_t changes,
                             uint64_t bytes, uint32_t threads);
 
@@ -118,8 +118,8 @@ class DbState {
 };
 
 template <class Fill, class Submit>
-DbStatus DbState::write_rows(DbWorkers::Lease& lease, uint64_t changes, uint64_t bytes, Fill&& fill,
-                             Submit&& submit) {
+DbStatus DbState::write_rows(DbWorkers::Lease& lease, uint64_t changes, uint64_t bytes,
+                             WorkerPool* pool, Fill&& fill, Submit&& submit) {
   const uint64_t lent = to_lend(changes, bytes);
   if (!wait_for_memory(lease, lent == 0 ? bytes : 0)) {
     return with_reason(status_of(Status::out_of_memory));
@@ -128,8 +128,8 @@ DbStatus DbState::write_rows(DbWorkers::Lease& lease, uint64_t changes, uint64_t
   if (lent != 0) engine_.lend_memory(static_cast<int64_t>(lent));
   submit();
   if (lent != 0) engine_.lend_memory(-static_cast<int64_t>(lent));
-  DbStatus result = result_of(lease.batch(), first_write);
-  lease.clear(bytes);
+  DbStatus result = result_of(lease.batch(), first_write, pool);
+  lease.clear(bytes, pool);
   return result;
 }
 

@@ -321,11 +321,9 @@ void DbTransaction::State::end() {
   ended = true;
   db.locks().give_back(owner);
   moment.reset();
-  for (const auto& one : parts) {
-    one->changes.clear();
-    one->group.clear();
-    one->checks.clear();
-  }
+  const auto forget = [&](uint32_t part, uint32_t /*thread*/) { parts[part].reset(); };
+  for (uint32_t part = 0; !pool && part < parts.size(); ++part) forget(part, 0);
+  if (pool) pool->run(static_cast<uint32_t>(parts.size()), forget);
   savepoints.clear();
 }
 

@@ -51,12 +51,16 @@ class DbWorkers {
       return *one_->batch;
     }
     void submit() { one_->worker.submit(batch()); }
-    // Forgets the rows, of which so many bytes were written.
-    void clear(uint64_t bytes = 0) {
+    // Forgets the rows, of which so many bytes were written. `pool`: whose threads free very many;
+    // may be null.
+    void clear(uint64_t bytes = 0, WorkerPool* pool = nullptr) {
       const uint64_t rows = one_->batch->size();
       one_->batch->clear();
       one_->worker.maintain_behind(rows, bytes);
-      if (one_->batch->memory() > most_kept) one_->batch.emplace();
+      if (one_->batch->memory() > most_kept) {
+        if (pool != nullptr) one_->batch->free_columns(*pool);
+        one_->batch.emplace();
+      }
       used_ = false;
     }
 

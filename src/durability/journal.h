@@ -19,9 +19,10 @@
 // the record of what it was made of is in the batch's own, or has its place before: it is when no
 // batch that is under way has changed the key, by its marks. Else it has the whole value.
 //
-// Batches in parts. Threads that share the rows of one batch with groups have a place and records
-// each, and the batch's number; their records become the batch's, one part behind the other, when
-// all have ended. So there is still one block.
+// Batches in parts. Threads that share the rows of one batch with groups have a place each, the
+// batch's number, and room for their records among the batch's, as much as their rows may need;
+// where some have needed less, those behind move forward when all have ended. So there is still one
+// block. The writer makes the segment of one that is larger than a segment while its rows run.
 //
 // Who writes. Of `always`, one thread, the writer: what comes while it syncs is its next group,
 // from all loops. Else whoever ends a batch writes, as far as nobody does, which takes no other

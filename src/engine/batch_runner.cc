@@ -375,7 +375,7 @@ bool BatchRunner::make_room(BatchRun& run) {
   if (store.budget.limit() == 0 || !batch.writes()) return true;
   if (!store.makes_room()) return !is_over(batch);
   constexpr uint64_t worth_telling = 64 << 10;
-  const BatchBytes needed = bytes_to_store(store, &slot_, batch);
+  const BatchBytes needed = bytes_to_store(store, &slot_, batch, pool_);
   if (needed.replaced >= worth_telling) {
     run.passing = static_cast<int64_t>(needed.replaced);
     store.budget.passing.fetch_add(run.passing, std::memory_order_relaxed);

@@ -44,7 +44,7 @@ bool BatchRunner::take_keys(BatchRun& run) {
   if (run.holder == nullptr && !pass_row_gate(run, batch)) return false;
   if (engine_.device) engine_.device->hurry();
   if (run.holder == nullptr) {
-    if (gate.take_now(*holder_, batch)) return true;
+    if (gate.take_now(*holder_, batch, pool_)) return true;
     if (!waits_) run.holder = gate.join_if_possible();
     if (run.holder == nullptr) {
       gate.take(*holder_, batch);

@@ -15,11 +15,8 @@
 namespace isotherm {
 
 void BatchRunner::hash_keys(Batch& batch) {
-  if (pool_ == nullptr) return executor_.hash_keys(batch.columns(), 0, batch.size());
-  const uint32_t pieces = batch.size() / most_at_once + 1;
-  pool_->run(pieces, [&](uint32_t piece, uint32_t) {
-    const Batch::Row first = piece * most_at_once;
-    executor_.hash_keys(batch.columns(), first, std::min(batch.size(), first + most_at_once));
+  run_pieces(pool_, batch.size(), most_at_once, [&](Batch::Row first, Batch::Row end) {
+    executor_.hash_keys(batch.columns(), first, end);
   });
 }
 

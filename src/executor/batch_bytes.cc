@@ -1,7 +1,9 @@
 #include "executor/batch_bytes.h"
 
 #include <algorithm>
+#include <mutex>
 
+#include "base/worker_pool.h"
 #include "command/changes.h"
 #include "index/item_table.h"
 #include "items/change.h"
@@ -109,22 +111,30 @@ struct Sum {
   bool depends = false;  // on what some rows copy or replace
 };
 
-// Of the rows from `first` on, until they take `most`. `old_values`: with a look at what rows copy,
-// and at what large ones replace.
-Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values, Batch::Row first = 0,
+BatchBytes bounded(const HostStore& store, BatchBytes sum) {
+  const uint64_t largest = store.largest_item();
+  sum.lasting = std::min(sum.lasting, largest);
+  sum.at_once = std::min(sum.at_once, largest);
+  sum.alone = std::min(sum.alone, largest);
+  return sum;
+}
+
+// Of the rows, until they take `most`. `old_values`: with a look at what rows copy, and at what
+// large ones replace.
+Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values, Batch::Span rows,
                 uint64_t most = ~uint64_t{0}) {
   const uint64_t largest = store.largest_item();
   const Batch::Columns& columns = batch.columns();
   BatchBytes sum;
   bool depends = false;
-  for (Batch::Row row = first; row < batch.size(); ++row) {
+  for (Batch::Row row = rows.first; row < rows.end; ++row) {
     const Op op = columns.op[row];
     if (!stores(columns, row)) continue;
     const uint64_t value = new_value_bytes(columns, row);
     const bool copy = copies(columns, row);
     const bool on_old = copy || value > size_classes::largest;
     depends |= on_old;
-    const bool looks = old_values && on_old && (row == first || !goes_on(store, columns, row));
+    const bool looks = old_values && on_old && (row == rows.first || !goes_on(store, columns, row));
     const auto [old, stays] = looks ? old_value(store, columns, row, value) : OldValue{};
     if (stays) continue;
     const uint64_t bytes =
@@ -140,16 +150,31 @@ Sum sum_of_rows(const HostStore& store, const Batch& batch, bool old_values, Bat
     sum.at_once += bytes;
     if (is_for_object(op) || bytes > size_classes::largest) sum.alone += bytes;
   }
-  sum.lasting = std::min(sum.lasting, largest);
-  sum.at_once = std::min(sum.at_once, largest);
-  sum.alone = std::min(sum.alone, largest);
   return {sum, depends};
+}
+
+// Of all, without that look.
+Sum sum_of_pieces(const HostStore& store, const Batch& batch, WorkerPool* pool) {
+  constexpr Batch::Row at_once = 1 << 14;
+  std::mutex mutex;
+  Sum sum;
+  run_pieces(pool, batch.size(), at_once, [&](Batch::Row first, Batch::Row end) {
+    const Sum its = sum_of_rows(store, batch, false, {first, end});
+    const std::lock_guard guard(mutex);
+    sum.bytes.lasting += its.bytes.lasting;
+    sum.bytes.at_once += its.bytes.at_once;
+    sum.bytes.alone += its.bytes.alone;
+    sum.bytes.in_place += its.bytes.in_place;
+    sum.depends |= its.depends;
+  });
+  return {bounded(store, sum.bytes), sum.depends};
 }
 
 }  // namespace
 
-BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot* slot, const Batch& batch) {
-  const auto [bytes, depends] = sum_of_rows(store, batch, false);
+BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot* slot, const Batch& batch,
+                          WorkerPool* pool) {
+  const auto [bytes, depends] = sum_of_pieces(store, batch, pool);
   const uint64_t large = store.items.large_bytes();
   if (!depends || large == 0 || store.budget.fits(bytes.at_once + large)) return bytes;
   if (slot == nullptr)
@@ -157,13 +182,13 @@ BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot* slot, const Batch
             .at_once = store.budget.limit(),
             .in_place = bytes.in_place};
   const EpochGuard guard(store.epochs, *slot);
-  return sum_of_rows(store, batch, true).bytes;
+  return bounded(store, sum_of_rows(store, batch, true, {0, batch.size()}).bytes);
 }
 
 BatchBytes bytes_from(HostStore& store, EpochDomain::Slot& slot, const Batch& batch,
                       Batch::Row first, uint64_t most) {
   const EpochGuard guard(store.epochs, slot);
-  return sum_of_rows(store, batch, true, first, most).bytes;
+  return bounded(store, sum_of_rows(store, batch, true, {first, batch.size()}, most).bytes);
 }
 
 }  // namespace isotherm

@@ -24,6 +24,8 @@
 
 namespace isotherm {
 
+class WorkerPool;
+
 // Whether what a request takes is an object's, beside all chunks.
 inline bool is_for_object(Op op) { return op == Op::call || op == Op::put_object; }
 
@@ -35,8 +37,9 @@ struct BatchBytes {
   uint64_t in_place = 0;  // of values that have arrived in their items, and are counted already
 };
 
-// For a store with a cap.
-BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot* slot, const Batch& batch);
+// For a store with a cap. `pool`: whose threads share the rows; may be null.
+BatchBytes bytes_to_store(HostStore& store, EpochDomain::Slot* slot, const Batch& batch,
+                          WorkerPool* pool = nullptr);
 // Of the rows from `first` on that take no more than `most` while they run, but of one at least.
 BatchBytes bytes_from(HostStore& store, EpochDomain::Slot& slot, const Batch& batch,
                       Batch::Row first, uint64_t most);

@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/worker_pool.h"
+
 namespace isotherm {
 namespace {
 
@@ -86,12 +88,12 @@ void KeyGate::take(Holder& holder, const Batch& batch) {
   drain(holder);
 }
 
-bool KeyGate::take_now(Holder& holder, const Batch& batch) {
+bool KeyGate::take_now(Holder& holder, const Batch& batch, WorkerPool* pool) {
   want(holder, batch);
   {
     const std::lock_guard lock(mutex_);
     armed_.store(true, std::memory_order_seq_cst);
-    if (!waiting_.empty() || !grant(holder)) {
+    if (!waiting_.empty() || !grant(holder, pool)) {
       holder.has_all_rows_ = false;
       return false;
     }
@@ -147,7 +149,7 @@ bool KeyGate::flushes_some(const Holder& one, const Holder& other) {
 }
 
 // All or nothing. Whoever sees a slot that is given back at once waits for nothing.
-bool KeyGate::grant(Holder& holder) {
+bool KeyGate::grant(Holder& holder, WorkerPool* pool) {
   const bool to_flush = holder.flush_end_ != 0;
   const uint16_t flusher = flusher_.load(std::memory_order_relaxed);
   if (to_flush && flusher != 0) return false;
@@ -158,16 +160,19 @@ bool KeyGate::grant(Holder& holder) {
   const uint16_t has_many = filter_owner_.load(std::memory_order_relaxed);
   if (many && has_many != 0) return false;
   bool free = true;
-  each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
-    std::atomic<uint16_t>& owner = owners_[slot_of(hash, database)];
-    const uint16_t before = owner.load(std::memory_order_relaxed);
-    free = (before == 0 || before == holder.number_) &&
-           (has_many == 0 || !is_in_filter(hash, database));
-    if (free && before == 0 && !many) owner.store(holder.number_, std::memory_order_release);
-    return free;
-  });
+  // Where nobody has keys there is none to look for.
+  const bool looks = !many || !holding_.empty();
+  if (looks)
+    each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
+      std::atomic<uint16_t>& owner = owners_[slot_of(hash, database)];
+      const uint16_t before = owner.load(std::memory_order_relaxed);
+      free = (before == 0 || before == holder.number_) &&
+             (has_many == 0 || !is_in_filter(hash, database));
+      if (free && before == 0 && !many) owner.store(holder.number_, std::memory_order_release);
+      return free;
+    });
   if (free && many) {
-    fill_filter(*holder.batch_);
+    fill_filter(*holder.batch_, pool);
     filter_owner_.store(holder.number_, std::memory_order_release);
   }
   if (!free) {
@@ -196,19 +201,30 @@ bool KeyGate::make_filter() {
 
 // While nobody has it. Whoever looks into it for the one before finds either that one's keys or
 // these: he has shown his rows before, so this one waits for him.
-void KeyGate::fill_filter(const Batch& batch) {
+void KeyGate::fill_filter(const Batch& batch, WorkerPool* pool) {
+  constexpr Batch::Row at_once = 1 << 14;
   for (uint64_t i = 0; i < filter_bits / 64; ++i) filter_[i].store(0, std::memory_order_relaxed);
-  const auto set = [&](uint64_t bit) {
-    std::atomic<uint64_t>& word = filter_[bit % filter_bits / 64];
-    word.store(word.load(std::memory_order_relaxed) | uint64_t{1} << (bit % 64),
-               std::memory_order_relaxed);
-  };
-  each_row(batch, [&](uint64_t hash, uint32_t database) {
-    const uint64_t bits = mixed(hash, database);
-    set(bits);
-    set(bits >> 32);
-    return true;
-  });
+  const Batch::Columns& columns = batch.columns();
+  for (const Batch::Span& group : batch.groups()) {
+    run_pieces(pool, group.end - group.first, at_once, [&](Batch::Row first, Batch::Row end) {
+      for (Batch::Row row = group.first + first; row < group.first + end; ++row) {
+        const uint64_t bits = mixed(columns.hash[row], columns.database[row]);
+        set_bit(bits, pool != nullptr);
+        set_bit(bits >> 32, pool != nullptr);
+      }
+    });
+  }
+}
+
+// `shared`: with other threads, which set others.
+void KeyGate::set_bit(uint64_t bit, bool shared) {
+  std::atomic<uint64_t>& word = filter_[bit % filter_bits / 64];
+  const uint64_t mask = uint64_t{1} << (bit % 64);
+  if (shared) {
+    word.fetch_or(mask, std::memory_order_relaxed);
+  } else {
+    word.store(word.load(std::memory_order_relaxed) | mask, std::memory_order_relaxed);
+  }
 }
 
 // Gives back the slots, or the filter, that it has.

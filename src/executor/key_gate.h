@@ -65,6 +65,8 @@
 
 namespace isotherm {
 
+class WorkerPool;
+
 class KeyGate {
  public:
   // Who runs rows, with groups or without. It is the gate's, since others may wait for it.
@@ -119,8 +121,9 @@ class KeyGate {
   // For a batch whose keys have their hashes, and whose groups are closed; the thread is not at
   // work. Returns when its rows may run.
   void take(Holder& holder, const Batch& batch);
-  // The same without waiting; false: others have some of them, and nothing is taken.
-  bool take_now(Holder& holder, const Batch& batch);
+  // The same without waiting; false: others have some of them, and nothing is taken. `pool`: whose
+  // threads share the work where there are very many; may be null.
+  bool take_now(Holder& holder, const Batch& batch, WorkerPool* pool = nullptr);
   // Whether it has them at once; if not, `waiter` will be told when it has. Before any row comes
   // `drain`.
   bool take_or_tell(Holder& holder, const Batch& batch, Awaited::Waiter& waiter);
@@ -223,9 +226,10 @@ class KeyGate {
     return has_bit(bits) && has_bit(bits >> 32);
   }
   bool make_filter();
-  void fill_filter(const Batch& batch);
+  void fill_filter(const Batch& batch, WorkerPool* pool);
+  void set_bit(uint64_t bit, bool shared);
   static void want(Holder& holder, const Batch& batch);
-  bool grant(Holder& holder);
+  bool grant(Holder& holder, WorkerPool* pool = nullptr);
   bool queue(Holder& holder, Awaited::Waiter* waiter);
   Holder* grant_waiting();
   bool waits_behind(const Holder& holder) const;

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/worker_pool.h"
 #include "executor/host/host_executor.h"
 
 namespace isotherm::batch_bytes_test {
@@ -94,6 +95,20 @@ TEST_F(BatchBytesTest, CopiesOfLargeValuesCountWhereTheyMatter) {
   batch_.append("part", rest);
   batch_.append("absent", "x");
   EXPECT_EQ(bytes(), Item::bytes(6, 1, true, true));
+}
+
+TEST_F(BatchBytesTest, ThreadsThatShareRowsFindTheSame) {
+  for (int i = 0; i < 50'000; ++i) batch_.put("key", "value");
+  const std::string large(100'000, 'v');
+  batch_.put("large", large);
+  WorkerPool pool(4);
+  const BatchBytes shared = bytes_to_store(store_, slot_, batch_, &pool);
+  const BatchBytes alone = bytes_to_store(store_, slot_, batch_);
+  EXPECT_EQ(shared.at_once, alone.at_once);
+  EXPECT_EQ(shared.lasting, alone.lasting);
+  EXPECT_EQ(shared.alone, alone.alone);
+  EXPECT_GT(shared.alone, large.size());
+  EXPECT_GT(shared.at_once, 50'000u * 16);
 }
 
 }  // namespace
