@@ -38,9 +38,12 @@ class WriteGroup {
   // Valid until the group is changed.
   Row row(size_t index) const {
     const Place& place = places_[index];
-    const std::string_view all = bytes_;
-    return {place.kind, place.function, all.substr(place.at, place.key_bytes),
-            all.substr(place.at + place.key_bytes, place.value_bytes)};
+    const size_t end = index + 1 < places_.size() ? places_[index + 1].at : bytes_.size();
+    const char* const at = bytes_.data() + place.at;
+    return {place.kind,
+            place.function,
+            {at, place.key_bytes},
+            {at + place.key_bytes, end - place.at - place.key_bytes}};
   }
   void clear() {
     merges_ = false;
@@ -59,13 +62,12 @@ class WriteGroup {
     Kind kind;
     uint32_t function;
     size_t at;
-    size_t key_bytes;
-    size_t value_bytes;
+    size_t key_bytes;  // the value is what comes up to the next place
   };
   void add(Kind kind, uint32_t function, std::string_view key, std::string_view value) {
     // So that nothing can fail behind the first step.
     bytes_.reserve(bytes_.size() + key.size() + value.size());
-    places_.push_back({kind, function, bytes_.size(), key.size(), value.size()});
+    places_.push_back({kind, function, bytes_.size(), key.size()});
     bytes_.append(key).append(value);
     merges_ |= kind == Kind::merge;
   }

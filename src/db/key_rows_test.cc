@@ -25,7 +25,7 @@ TEST(KeyRows, AreThoseOfAMapWhateverIsTakenBack) {
         while (!its.empty() && its.back() >= size) its.pop_back();
       }
     } else if (random() % 2000 == 0) {
-      rows.clear();
+      rows.shorten(0);
       group.clear();
       right.clear();
     } else {
