@@ -46,7 +46,7 @@ struct DbTransactionOptions {
   bool locks = false;
   bool snapshot = false;
   int64_t timeout_ms = 1000;  // that it waits for one lock; below 0: for ever
-  // That run its DbRows, and its commit where it has very many changes; at most 16, and as many as
+  // That run its DbRows, and its commit where it has very many changes; at most 64, and as many as
   // there are workers (DbOptions::most_calls). 0: as many as the machine has.
   uint32_t threads = 1;
 };
