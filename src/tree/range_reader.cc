@@ -98,18 +98,18 @@ RangeReader::RangeReader(RangePool& pool) : pool_(pool) {}
 RangeReader::~RangeReader() = default;
 
 void RangeReader::clear() {
+  forget_moment();
   held_.clear();
   text_.clear();
 }
 
 std::string RangeReader::read(const TreeMoment& moment, std::span<const RangeAsked> asked,
                               std::span<RangePairs> found) {
-  moment_ = moment.sources();
   asked_ = asked;
   found_ = found;
   problem_.clear();
-  all_.reset();  // of a call that has thrown
-  changes_.reset();
+  forget_moment();  // of a call that has thrown
+  moment_ = moment.sources();
   done_.assign(asked.size(), false);
   for (uint32_t row = 0; row < asked.size(); ++row) {
     found[row] = {};
@@ -122,10 +122,14 @@ std::string RangeReader::read(const TreeMoment& moment, std::span<const RangeAsk
     text_.begin();
     read_on(row, bounds, bounds.first);
   }
+  forget_moment();
+  return std::exchange(problem_, {});
+}
+
+void RangeReader::forget_moment() {
   all_.reset();
   changes_.reset();
   moment_.reset();
-  return std::exchange(problem_, {});
 }
 
 void RangeReader::ask_device(const SortedView& view) {

@@ -59,6 +59,7 @@ class RangeReader {
   struct Bounds;
   class ShownPairs;
 
+  void forget_moment();
   void ask_device(const SortedView& view);
   bool ask_once(const SortedView& view, std::vector<uint32_t>& rows);
   size_t start(const SortedView& view, std::span<const uint32_t> rows, DirectRanges& ranges);

@@ -56,6 +56,19 @@ RunOrder::RunOrder(const RunOrder& before, std::vector<RunPlace> more, bool whol
   if (!more.empty()) pieces_.push_back(std::make_shared<const RunPiece>(std::move(more)));
 }
 
+std::vector<TreeEntry> RunOrder::changes(uint64_t moment, uint64_t behind) const {
+  constexpr size_t entries_ahead = 16;  // which lie anywhere
+  std::vector<TreeEntry> changes;
+  for (const auto& piece : pieces_) {
+    for (const RunPlace& place : *piece) {
+      __builtin_prefetch(std::min(&place + entries_ahead, piece->end() - 1)->entry);
+      const RunEntry::Shown shown = place.entry->at_moment(moment);
+      if (shown.stamp > behind) changes.push_back({place.entry->key(), shown.value});
+    }
+  }
+  return changes;
+}
+
 namespace {
 
 constexpr uint32_t order_parts = 64;  // of the order, and as many pieces of what is to be sorted

@@ -17,6 +17,7 @@
 
 #include "tree/key_head.h"
 #include "tree/run_entry.h"
+#include "tree/tree_files.h"
 
 namespace isotherm {
 
@@ -69,6 +70,8 @@ class RunOrder {
   RunOrder(const RunOrder& before, std::vector<RunPlace> more, bool whole);
 
   const Pieces& pieces() const { return pieces_; }
+  // Of one that became one piece: what the moment shows and the moment `behind` does not.
+  std::vector<TreeEntry> changes(uint64_t moment, uint64_t behind) const;
 
  private:
   Pieces pieces_;

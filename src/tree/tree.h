@@ -109,7 +109,8 @@ struct TreeStats {
 class Tree final : public CommitSink, public DemotionHook, public Backing, public Awaited {
  public:
   static constexpr size_t most_runs = 5;
-  // That moments keep beside those, before they are let go at the cost of more files.
+  // As many runs may moments keep beside those; more are taken in by pieces, for moments to let
+  // them go at the cost of more files.
   static constexpr uint64_t most_kept_runs = 4;
 
   Tree(std::unique_ptr<TreeFiles> files, TreeOptions options);
@@ -298,7 +299,9 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::shared_ptr<TreeRun> oldest();
   std::string erase_flushed(const std::set<uint32_t>& databases);
   std::string take_in(const std::shared_ptr<TreeRun>& run);
-  std::string take_in_by_moments(const TreeRun& run, uint64_t& behind);
+  std::string take_in_all(TreeRun& run, const TreeMeta& meta);
+  std::string take_in_by_moments(const TreeRun& run, const std::vector<uint64_t>& inside,
+                                 const TreeMeta& meta);
   std::string try_to_take_in(const std::shared_ptr<TreeRun>& run);
   void wait_for_older_batches();
   void take_away(const TreeRun& run);

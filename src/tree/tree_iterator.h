@@ -7,7 +7,8 @@
 // Keys are compared by their heads (tree/key_head.h) first. A piece is searched for the first key
 // only, and the other end of the range is met on the way.
 //
-// What it shows points into runs and files, and stays until it moves. Threads. One at a time.
+// What it shows points into runs and files, and stays until it moves. Whoever has it holds the
+// moment, too. Threads. One at a time.
 #pragma once
 
 #include <cstdint>

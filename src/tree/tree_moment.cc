@@ -44,18 +44,27 @@ void Tree::let_go(uint64_t moment) {
   last_held_.store(moments_.empty() ? 0 : moments_.rbegin()->first, std::memory_order_release);
 }
 
-// That show a part of the run, since it was active when they were taken; in their order. Empty,
-// too: that is not worth a piece for each.
+// Those that show a part of the run, since it was active when they were taken, in their order. None
+// where moments keep little; where they are more than 16, since a piece for each would cost too
+// much; before the files have a meta record, which a start would take for all of the journal's.
+// None of those that an iterator goes over, which keeps the run anyway; and none that was taken
+// before the run's database was flushed, which the files do by the whole run.
 std::vector<uint64_t> Tree::moments_inside(const TreeRun& run) const {
   constexpr size_t most_pieces = 16;
   std::vector<uint64_t> inside;
   if (!files_->lasts() || !holds_moments()) return inside;
+  {
+    const std::lock_guard guard(mutex_);
+    if (new_) return inside;
+  }
   if (held_by_moments() + run.bytes() <= most_kept_runs * options_.run_bytes) return inside;
-  const std::lock_guard sources(shard_locks_.front());
+  const std::lock_guard its_sources(shard_locks_.front());
   const std::lock_guard guard(moments_mutex_);
   for (const auto& [number, moment] : moments_) {
-    const auto& runs = moment->sources_->runs_;
-    if (!runs.empty() && runs.front().get() == &run) inside.push_back(number);
+    const MomentSources& sources = *moment->sources_;
+    if (sources.runs_.empty() || sources.runs_.front().get() != &run) continue;
+    const bool flushed_later = !sources.hidden_ && run.flushed.contains(moment->database_);
+    if (moment->sources_.use_count() == 1 && !flushed_later) inside.push_back(number);
   }
   if (inside.size() > most_pieces) inside.clear();
   return inside;
@@ -92,9 +101,34 @@ void Tree::show_from_files(const TreeRun& run, uint64_t inside) {
   let_runs_go(run, inside, view, gone);
 }
 
-// Null: runs know the key, or a flush hides what they do not know, and `read` says what it has.
-std::shared_ptr<const MomentSources> TreeMoment::look(std::string_view key_of_item,
-                                                      TreeRead& read) const {
+// First what the run had when each of the moments was taken, which is shown from the files then,
+// and last the rest. The journal has all of it until then, so a start after a crash in between
+// makes the run again. Where a piece fails, the moments before it are shown already, and are not
+// inside any more when it is tried again.
+std::string Tree::take_in_by_moments(const TreeRun& run, const std::vector<uint64_t>& inside,
+                                     const TreeMeta& meta) {
+  TreeMeta before;
+  {
+    const std::lock_guard guard(mutex_);
+    before = meta_;
+  }
+  before.last_version = meta.last_version;
+  const std::shared_ptr<const RunOrder> order = run.in_order(shard_locks_, options_.writers);
+  uint64_t behind = 0;  // what moment the files have the run's changes of
+  for (const uint64_t moment : inside) {
+    const std::vector<TreeEntry> changes = order->changes(moment, behind);
+    std::string problem;
+    if (!changes.empty()) problem = files_->ingest(changes, before, options_.writers);
+    if (!problem.empty()) return problem;
+    show_from_files(run, moment);
+    behind = moment;
+  }
+  return files_->ingest(order->changes(RunEntry::latest, behind), meta, options_.writers);
+}
+
+// As `hides`; else `files` are what is to be asked.
+bool TreeMoment::look(std::string_view key_of_item, TreeRead& read,
+                      std::shared_ptr<TreeView>& files) const {
   using enum TreeRead::State;
   std::string key;
   TreeRecord::put_key(database_, key_of_item, key);
@@ -106,21 +140,23 @@ std::shared_ptr<const MomentSources> TreeMoment::look(std::string_view key_of_it
     if (!found.known) continue;
     read.state = found.erased ? absent : TreeRead::State::found;
     read.value.assign(found.value);
-    return nullptr;
+    return true;
   }
-  return sources_->hidden_ ? nullptr : sources_;
+  files = sources_->files_;
+  return sources_->hidden_;
 }
 
 bool TreeMoment::hides(std::string_view key, TreeRead& read) const {
-  return look(key, read) == nullptr;
+  std::shared_ptr<TreeView> files;
+  return look(key, read, files);
 }
 
 void TreeMoment::read(std::string_view key_of_item, TreeRead& read) const {
-  const auto files = look(key_of_item, read);
-  if (files == nullptr || files->files_ == nullptr) return;
+  std::shared_ptr<TreeView> files;
+  if (look(key_of_item, read, files) || files == nullptr) return;
   std::string key;
   TreeRecord::put_key(database_, key_of_item, key);
-  files->files_->read(key, read);
+  files->read(key, read);
 }
 
 std::shared_ptr<const MomentSources> TreeMoment::sources() const {

@@ -7,10 +7,11 @@
 // had. Of the run that was active at the moment, the files have more than the moment shows. So
 // while what moments keep is little, they keep this run; where it is more than that
 // (`Tree::most_kept_runs`), the run is taken in moment by moment, and each gets a view in between.
+// An iterator goes on over what the moment had when it was made.
 //
 // Memory. While somebody holds a moment, what is changed the first time behind it is kept once
 // more; and so is the run that was active then, as above. Both count for the tree's memory.
-// Threads. Any. It may not outlive the tree. What an iterator needs it holds by itself.
+// Threads. Any. It may not outlive the tree, and iterators may not outlive it.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ namespace isotherm {
 
 class Tree;
 
-// Where a moment's pairs are. They stay there for as long as somebody holds this.
+// Where a moment's pairs are. They stay there for as long as somebody holds this, and the moment.
 class MomentSources : public std::enable_shared_from_this<MomentSources> {
  public:
   uint32_t database() const { return database_; }
@@ -73,7 +74,7 @@ class TreeMoment {
  private:
   friend class Tree;
   TreeMoment(Tree& tree, uint32_t database) : tree_(tree), database_(database) {}
-  std::shared_ptr<const MomentSources> look(std::string_view key, TreeRead& read) const;
+  bool look(std::string_view key, TreeRead& read, std::shared_ptr<TreeView>& files) const;
 
   Tree& tree_;
   const uint32_t database_;

@@ -254,8 +254,71 @@ TEST_F(TreeMomentTest, ManyShowWhatTheyDidWhateverIsTakenIn) {
   disk_.fails_to_write = false;
   ASSERT_TRUE(tree_->flush());
   // They were put in order since.
-  EXPECT_LE(tree_->held_by_moments(), (Tree::most_kept_runs + 1) * run_bytes);
+  EXPECT_LE(tree_->held_by_moments(), (Tree::most_kept_runs + 2) * run_bytes);
   for (const auto& [moment, model] : moments) ASSERT_EQ(all(*moment), model);
+}
+
+// What moments keep then is more than they may, so that runs are taken in by pieces.
+class FullMomentTest : public TreeMomentTest {
+ protected:
+  FullMomentTest() {
+    change("base", "1");
+    EXPECT_TRUE(tree_->flush());
+    for (int run = 0; run < 8; ++run) {
+      change_some();
+      held_.push_back(tree_->take_moment(0));
+      EXPECT_TRUE(tree_->flush());
+    }
+  }
+  void change_some() {
+    for (int i = 0; i < 15; ++i) {
+      change("key" + std::to_string(i), std::string(700, 'v').c_str());
+    }
+  }
+
+  std::vector<std::shared_ptr<const TreeMoment>> held_;
+};
+
+// The run that has the flush was empty, and active, when the moment was taken.
+TEST_F(FullMomentTest, AFlushBehindItLeavesWhatItShows) {
+  const auto moment = tree_->take_moment(0);
+  const Model before = all(*moment);
+  EXPECT_EQ(before.size(), 16u);
+  tree_->flushed(0, ++version_, 0);
+  change_some();
+  ASSERT_TRUE(tree_->flush());
+  EXPECT_EQ(all(*moment), before);
+}
+
+// The first time it is not worth pieces, for too many; they are when it is tried again.
+TEST_F(FullMomentTest, ShowsNothingOfFilesThatTookInMoreThanTheySaid) {
+  change_some();
+  const auto moment = tree_->take_moment(0);
+  const Model before = all(*moment);
+  std::vector<std::shared_ptr<const TreeMoment>> more;
+  for (int i = 0; i < 16; ++i) more.push_back(tree_->take_moment(0));
+  change("later", "1");
+  disk_.throws_behind = true;
+  EXPECT_FALSE(tree_->flush());
+  more.clear();
+  ASSERT_TRUE(tree_->flush());
+  EXPECT_EQ(all(*moment), before);
+}
+
+// They keep the run themselves.
+TEST_F(FullMomentTest, IteratorsCostNoPieces) {
+  std::vector<TreeIterator> iterators;
+  for (int i = 0; i < 10; ++i) {
+    change("key" + std::to_string(i), "1");
+    held_.push_back(tree_->take_moment(0));
+    iterators.push_back(held_.back()->iterator(tree_key({}), tree_key({}, 1)));
+  }
+  change("key", "1");
+  const uint32_t ingested = disk_.ingested;
+  ASSERT_TRUE(tree_->flush());
+  EXPECT_EQ(disk_.ingested, ingested + 1);
+  iterators.front().seek({});
+  EXPECT_EQ(value_of(iterators.front().value()), "1");
 }
 
 // What was sealed before a moment was taken goes when it was taken in.

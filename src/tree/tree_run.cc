@@ -162,8 +162,7 @@ std::shared_ptr<const RunOrder> TreeRun::in_order(Locks& locks, uint32_t threads
   return order_;
 }
 
-std::vector<TreeEntry> TreeRun::all(bool in_order, uint32_t threads, uint64_t moment,
-                                    uint64_t behind) const {
+std::vector<TreeEntry> TreeRun::all(bool in_order, uint32_t threads) const {
   std::array<size_t, shards + 1> begins{};
   for (uint32_t i = 0; i < shards; ++i) begins[i + 1] = begins[i] + shards_[i].keys;
   std::vector<RunPlace> places(begins[shards]);
@@ -176,13 +175,9 @@ std::vector<TreeEntry> TreeRun::all(bool in_order, uint32_t threads, uint64_t mo
     for (size_t at = begins[i]; at < begins[i + 1]; ++at) {
       __builtin_prefetch(places[std::min(at + entries_ahead, places.size() - 1)].entry);
       const RunEntry& entry = *places[at].entry;
-      const RunEntry::Shown shown = entry.at_moment(moment);
-      if (shown.stamp > behind) all[at] = {entry.key(), shown.value};
+      all[at] = {entry.key(), entry.at_moment(RunEntry::latest).value};
     }
   });
-  if (moment != RunEntry::latest || behind != 0) {
-    std::erase_if(all, [](const TreeEntry& entry) { return entry.key.empty(); });
-  }
   return all;
 }
 

@@ -97,10 +97,8 @@ class TreeRun {
   bool lists() const { return shards_.front().lists; }
   // Nothing is put any more.
   void seal() { sealed_.store(true, std::memory_order_release); }
-  // Of a sealed run, in the order of the keys, or in any: what the moment shows and the moment
-  // `behind` does not. By several threads.
-  std::vector<TreeEntry> all(bool in_order, uint32_t threads, uint64_t moment = RunEntry::latest,
-                             uint64_t behind = 0) const;
+  // Of a sealed run: all, in the order of the keys, or in any. By several threads.
+  std::vector<TreeEntry> all(bool in_order, uint32_t threads) const;
 
   // Tables count from the first key of their shard on.
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
@@ -112,6 +110,8 @@ class TreeRun {
   JournalSegment begins_with;
   // Of a sealed run, for who takes it in: all that it has is on disk in the journal.
   bool in_journal = false;
+  // And the files may have all of it, since to take it in was tried.
+  bool may_be_in_files = false;
   // Databases of which nothing that is older than this run is left.
   std::set<uint32_t> flushed;
 

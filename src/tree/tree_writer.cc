@@ -288,12 +288,7 @@ std::string Tree::take_in(const std::shared_ptr<TreeRun>& run) {
   if (needed.number != 0) meta.lsn = needed.lsn;
   meta.last_version = last_version();
   if (std::string problem = erase_flushed(run->flushed); !problem.empty()) return problem;
-  uint64_t behind = 0;  // what moment the files have the run's changes of
-  if (std::string problem = take_in_by_moments(*run, behind); !problem.empty()) return problem;
-  std::string problem =
-      files_->ingest(run->all(files_->lasts(), options_.writers, RunEntry::latest, behind), meta,
-                     options_.writers);
-  if (!problem.empty()) return problem;
+  if (std::string problem = take_in_all(*run, meta); !problem.empty()) return problem;
   {
     const std::lock_guard guard(mutex_);
     meta_ = meta;
@@ -305,34 +300,19 @@ std::string Tree::take_in(const std::shared_ptr<TreeRun>& run) {
   return {};
 }
 
-// What the run had when each of some moments was taken, for these to be shown from the files. The
-// journal has all of it up to the end, so a start after a crash in between makes the run again.
-// Where it fails, those that were shown are not among the moments of the next try.
-std::string Tree::take_in_by_moments(const TreeRun& run, uint64_t& behind) {
-  const std::vector<uint64_t> inside = moments_inside(run);
-  if (inside.empty()) return {};
-  TreeMeta meta;
-  {
-    const std::lock_guard guard(mutex_);
-    if (new_) return {};
-    meta = meta_;
-  }
-  meta.last_version = last_version();
-  for (const uint64_t moment : inside) {
-    const std::vector<TreeEntry> entries = run.all(true, options_.writers, moment, behind);
-    std::string problem;
-    if (!entries.empty()) problem = files_->ingest(entries, meta, options_.writers);
-    if (!problem.empty()) return problem;
-    show_from_files(run, moment);
-    behind = moment;
-  }
-  return {};
+// By pieces where moments inside the run would keep too much; never where the files may have all
+// of it, since moments would be shown what came later.
+std::string Tree::take_in_all(TreeRun& run, const TreeMeta& meta) {
+  std::vector<uint64_t> inside;
+  if (!run.may_be_in_files) inside = moments_inside(run);
+  if (!inside.empty()) return take_in_by_moments(run, inside, meta);
+  run.may_be_in_files = true;
+  return files_->ingest(run.all(files_->lasts(), options_.writers), meta, options_.writers);
 }
 
 // Whoever holds a moment that shows a part of the run may go on reading it, and who reads now.
 void Tree::take_away(const TreeRun& run) {
-  std::shared_ptr<TreeView> view;
-  if (files_->lasts() && holds_moments()) view = files_->view();
+  const std::shared_ptr<TreeView> view = files_->lasts() ? files_->view() : nullptr;
   std::vector<std::shared_ptr<const MomentSources>> gone;
   const AllShards guard(shard_locks_);
   if (view != nullptr) let_runs_go(run, 0, view, gone);

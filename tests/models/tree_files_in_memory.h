@@ -38,12 +38,15 @@ struct TreeDisk {
   std::atomic<bool> fails_to_read = false;
   // std::bad_alloc, when a cursor goes on, many keys are read, or something is taken in.
   std::atomic<bool> throws = false;
+  // The same once, when a run was taken in.
+  std::atomic<bool> throws_behind = false;
   bool holds_reads = false;  // when they have read
   // From the next run on, so many allocations of the thread that writes it work, and the next one
   // fails.
   std::atomic<int64_t> memory_works{-1};
   uint32_t held = 0;
   uint32_t reads = 0;
+  std::atomic<uint32_t> ingested{0};
 
   void hold(bool holds) {
     const std::lock_guard guard(mutex);
@@ -149,6 +152,8 @@ class TreeFilesInMemory final : public TreeFiles {
     }
     disk_.meta = meta;
     disk_.has_meta = true;
+    ++disk_.ingested;
+    if (disk_.throws_behind.exchange(false)) throw std::bad_alloc();
     return {};
   }
   std::string erase_range(std::string_view first, std::string_view end) override {
