@@ -16,7 +16,7 @@ class CacheKindChecks : public ::testing::TestWithParam<DeviceTableCheck<FakeDev
 
 TEST_P(CacheKindChecks, FindNoFault) {
   FakeDevice device(1, uint64_t{1} << 28);
-  EXPECT_EQ(GetParam().run(device, test_size(512, 2048)), 0u);
+  EXPECT_EQ(GetParam().run(device, test_size(256, 2048)), 0u);
   EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
   EXPECT_EQ(device.allocated_bytes(), 0u);
 }
