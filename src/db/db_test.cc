@@ -441,7 +441,7 @@ TEST_F(DbTest, AGroupMayBeLargerThanMemory) {
 // As many keys as the index has no place for when it begins; five million operations on request. A
 // start on its journal alone has all of it, and on a torn one nothing.
 TEST_F(DbTest, ATransactionOfVeryManyOperationsIsWholeAfterACrash) {
-  const uint64_t changes = test_size(poison::sanitized ? 5'000 : 40'000, 2'500'000);
+  const uint64_t changes = test_size(poison::sanitized ? 2'000 : 40'000, 2'500'000);
   const bool in_one_run = changes < 100'000;  // so nothing says yet that it was on disk
   options_.memory = 1 << 30;
   ASSERT_TRUE(open().ok());

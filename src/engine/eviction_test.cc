@@ -94,8 +94,8 @@ INSTANTIATE_TEST_SUITE_P(Policies, EvictionTest, policies_that_evict(), policy_n
 
 // Free items of one size become room for others, even where they are only a hundredth of all.
 TEST_F(EvictionTest, ValuesOfManySizesFillTheCap) {
-  constexpr uint64_t large_cap = 64 << 20;
-  constexpr uint64_t count = 40'000;
+  constexpr uint64_t large_cap = poison::sanitized ? 32 << 20 : 64 << 20;
+  constexpr uint64_t count = large_cap / 1'700;  // of which a third fits
   const auto size = [](uint64_t i) { return 1000 + i * 2'654'435'761 % 9000; };
   const std::string value(10'000, 'v');
   Engine engine(EvictionPolicyTest::options(EvictionPolicy::allkeys_random, large_cap), clock);
@@ -197,14 +197,14 @@ TEST_F(EvictionTest, VolatilePoliciesNeverTouchWhatHasNoExpiry) {
   for (const EvictionPolicy policy : {EvictionPolicy::volatile_lru, EvictionPolicy::volatile_ttl}) {
     Engine engine(options(policy), clock);
     Worker worker(engine);
-    constexpr uint64_t lasting = 5'000;
-    constexpr uint64_t passing = poison::sanitized ? 35'000 : 60'000;
-    ASSERT_EQ(fill(worker, 0, lasting, 1000, never), 0u);
-    EXPECT_EQ(fill(worker, lasting, passing, 1000, some_day), 0u);
-    EXPECT_GT(engine.stats().evicted, 10'000u);
+    constexpr uint64_t lasting = few(5'000);
+    constexpr uint64_t passing = few(60'000);
+    ASSERT_EQ(fill(worker, 0, lasting, item_bytes, never), 0u);
+    EXPECT_EQ(fill(worker, lasting, passing, item_bytes, some_day), 0u);
+    EXPECT_GT(engine.stats().evicted, few(10'000));
     EXPECT_EQ(count_present(worker, 0, lasting), lasting);
     // Without anything volatile left, writes are refused.
-    EXPECT_GT(fill(worker, 200'000, poison::sanitized ? 20'000 : 40'000, 1000, never), 1'000u);
+    EXPECT_GT(fill(worker, 200'000, few(40'000), item_bytes, never), few(1'000));
     EXPECT_EQ(count_present(worker, 0, lasting), lasting);
     EXPECT_LE(engine.stats().used_memory, cap + (2 << 20));
   }
