@@ -1,5 +1,5 @@
 # Programs of tests. tools/run_gtests.sh runs the unit tests and scripts, in every build; ctest runs
-# what else there is, by labels: stress, broken, peers, example, package, tools. The sanitizer builds
+# what else there is, by labels: stress, broken, peers, package, tools. The sanitizer builds
 # run `stress`.
 find_package(GTest REQUIRED)
 find_package(rapidcheck QUIET)
@@ -94,32 +94,16 @@ function(isotherm_add_unit_tests)
   endif()
 endfunction()
 
-# Examples see the public headers only, as a user's program does.
-function(isotherm_add_examples)
+# Examples are a user's programs: package.find_package builds and runs them with what was installed. Under a
+# sanitizer nobody runs them.
+function(isotherm_add_sanitized_examples)
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*.cc")
   foreach(source IN LISTS sources)
     cmake_path(GET source STEM name)
-    # Nobody runs them under a sanitizer, either.
-    if(ISOTHERM_SANITIZE)
-      add_library(example-${name} OBJECT EXCLUDE_FROM_ALL "${source}")
-      target_link_libraries(example-${name} PRIVATE isotherm::isotherm)
-      add_dependencies(isotherm-only-compiled example-${name})
-      continue()
-    endif()
-    add_executable(example-${name} "${source}")
+    add_library(example-${name} OBJECT EXCLUDE_FROM_ALL "${source}")
     target_link_libraries(example-${name} PRIVATE isotherm::isotherm)
-    if(name STREQUAL "db")
-      isotherm_link_tree(example-db)
-    endif()
-    add_test(NAME example.${name} COMMAND example-${name})
-    set_tests_properties(example.${name} PROPERTIES LABELS example TIMEOUT 300)
+    add_dependencies(isotherm-only-compiled example-${name})
   endforeach()
-  if(TARGET isotherm_rocksdb AND NOT ISOTHERM_SANITIZE)
-    add_executable(example-rocksdb "${PROJECT_SOURCE_DIR}/examples/rocksdb/simple.cc")
-    target_link_libraries(example-rocksdb PRIVATE isotherm::rocksdb)
-    add_test(NAME example.rocksdb COMMAND example-rocksdb)
-    set_tests_properties(example.rocksdb PROPERTIES LABELS example TIMEOUT 300)
-  endif()
 endfunction()
 
 function(isotherm_add_test_folders)

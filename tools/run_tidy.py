@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs clang-tidy on the sources of src/, unit tests left out, as many at once as there are processors.
 
-Usage: run_tidy.py [BUILD_FOLDER]           a quarter of the folders, in turn
+Usage: run_tidy.py [BUILD_FOLDER]           a sixth of the folders, in turn
        run_tidy.py [BUILD_FOLDER] --all     all of them
        run_tidy.py [BUILD_FOLDER] file…     these, each by itself
-The turn goes by the number of commits, so four changes one after the other see every source.
+The turn goes by the number of commits, so six changes one after the other see every source.
 BUILD_FOLDER (build/tidy) is one configured with preset tidy, whose compile commands are those of single
 files.
 
@@ -80,7 +80,7 @@ def groups(build, wanted):
     return sorted(made.values(), key=lambda group: -len(group.sources))
 
 
-SHARES = 4
+SHARES = 6
 
 
 def turn():

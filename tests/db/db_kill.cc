@@ -146,5 +146,5 @@ uint64_t look(const std::string& folder, uint64_t seed) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  return isotherm::kill_rounds(count, arguments, isotherm::poison::sanitized ? 6 : 15, work, look);
+  return isotherm::kill_rounds(count, arguments, isotherm::poison::sanitized ? 6 : 9, work, look);
 }
