@@ -1,6 +1,5 @@
 #include "server/config_file.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
@@ -10,6 +9,7 @@
 
 #include "net/resp/inline.h"
 #include "net/text.h"
+#include "server/flag_values.h"
 
 namespace isotherm {
 namespace {
@@ -18,7 +18,7 @@ constexpr size_t most_nested = 16;  // files that include each other
 
 class Reader {
  public:
-  explicit Reader(const std::function<bool(const std::string&)>& is_flag) : is_flag_(is_flag) {}
+  explicit Reader(const CLI::App& app) : app_(app) {}
 
   void read(const std::string& path, size_t depth) {
     errno = 0;
@@ -57,14 +57,29 @@ class Reader {
     std::string& name = words.front();
     std::transform(name.begin(), name.end(), name.begin(), net::to_lower);
     if (name == "include") return include(words, path, place, depth);
-    if (!is_flag_("--" + name)) {
+    const CLI::Option* const option = find("--" + name);
+    if (option == nullptr) {
       unknown_ += (unknown_.empty() ? "" : ", ") + place + " '" + name + "'";
       return;
     }
+    check_words(words, *option, place);
     flags_.push_back("--" + name);
     if (words.size() == 1) return;
     std::string& value = flags_.emplace_back(std::move(words[1]));
     for (size_t i = 2; i < words.size(); ++i) value += " " + words[i];
+  }
+
+  const CLI::Option* find(const std::string& flag) const {
+    return flag == "--help" || flag == "--version" ? nullptr : app_.get_option_no_throw(flag);
+  }
+
+  static void check_words(const std::vector<std::string>& words, const CLI::Option& option,
+                          const std::string& place) {
+    const bool has_value = words.size() > 1;
+    if (has_value == takes_value(option)) return;
+    throw CLI::ValidationError(
+        place + " '" + words.front() + "'",
+        has_value ? "takes no value; take '" + words[1] + "' out" : "a value is missing");
   }
 
   void include(const std::vector<std::string>& words, const std::string& path,
@@ -77,16 +92,15 @@ class Reader {
     read(words[1], depth + 1);
   }
 
-  const std::function<bool(const std::string&)>& is_flag_;
+  const CLI::App& app_;
   std::vector<std::string> flags_;
   std::string unknown_;
 };
 
 }  // namespace
 
-std::vector<std::string> flags_of_file(const std::string& path,
-                                       const std::function<bool(const std::string&)>& is_flag) {
-  Reader reader(is_flag);
+std::vector<std::string> flags_of_file(const std::string& path, const CLI::App& app) {
+  Reader reader(app);
   reader.read(path, 0);
   return reader.take_flags();
 }

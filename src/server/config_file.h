@@ -7,20 +7,20 @@
 //   include more.conf            the lines of another file, here
 //
 // Names may have any case. Relative paths are those of the program's folder, as in Redis. What the
-// values may be is up to the flags; unknown names are refused, all together, with their lines.
+// values may be is up to the flags; unknown names are refused, all together, with their lines, and
+// so are lines that lack a value, or have one that their flag does not take.
 //
 // Threads. Any.
 #pragma once
 
-#include <functional>
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 namespace isotherm {
 
-// `is_flag` tells whether there is a flag "--name". Throws CLI::ValidationError with the file, the
-// line and what is wrong.
-std::vector<std::string> flags_of_file(const std::string& path,
-                                       const std::function<bool(const std::string&)>& is_flag);
+// The options of `app` are those that a file may have, but for --help and --version. Throws
+// CLI::ValidationError with the file, the line and what is wrong.
+std::vector<std::string> flags_of_file(const std::string& path, const CLI::App& app);
 
 }  // namespace isotherm

@@ -111,6 +111,24 @@ TEST_F(ConfigFileTest, WhatIsWrongIsSaidWithItsLine) {
   EXPECT_TRUE(has(parse(folder_ + "/none"), "No such file"));
 }
 
+TEST_F(ConfigFileTest, ALineHasAValueWhereItsOptionTakesOne) {
+  const std::string path = folder_ + "/redis.conf";
+  const auto said = [&](const std::string& text, const std::vector<const char*>& flags = {}) {
+    return parse(write("redis.conf", text), flags);
+  };
+  const auto lacks = [&](const std::string& name, const std::string& line) {
+    return "isotherm-server: " + path + ":" + line + " '" + name +
+           "': a value is missing\nRun with --help for the flags.\n";
+  };
+  EXPECT_EQ(said("unixsocket\nmemcached-disable-flush-all\nport 7391\n"), lacks("unixsocket", "1"));
+  EXPECT_EQ(said("port 7\nappendonly\nmaxmemory 100mb\n"), lacks("appendonly", "2"));
+  EXPECT_EQ(said("unixsocket\n", {"--memcached-disable-flush-all"}), lacks("unixsocket", "1"));
+  EXPECT_EQ(said("\nmemcached-disable-flush-all no\n"),
+            "isotherm-server: " + path +
+                ":2 'memcached-disable-flush-all': takes no value; take 'no' out\n"
+                "Run with --help for the flags.\n");
+}
+
 // 192.0.2.0/24 is for documentation, and no machine has an address of it.
 TEST_F(ConfigFileTest, AnAddressMayBeMissingWhereItsLineSaysSo) {
   const SystemClock clock;

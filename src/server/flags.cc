@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <optional>
@@ -18,9 +17,9 @@
 #include "net/socket_address.h"
 #include "net/text.h"
 #include "net/version.h"
-#include "server/config_file.h"
 #include "server/file_flags.h"
 #include "server/flag_values.h"
+#include "server/flag_words.h"
 #include "server/flags_together.h"
 #include "server/gpu_flags.h"
 #include "server/idle_flags.h"
@@ -271,44 +270,12 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
              "debug, verbose, notice, warning", net::parse_log_level, options.loglevel);
 }
 
-// The words of the command line, behind those of the configuration file that it may begin with.
-std::vector<std::string> command_words(int argc, const char* const* argv, const CLI::App& app,
-                                       net::ServerOptions& options) {
-  std::vector<std::string> words(argv + 1, argv + argc);
-  if (words.empty() || words.front().starts_with('-')) return words;
-  options.config_file = std::filesystem::absolute(words.front()).string();
-  const auto is_flag = [&](const std::string& flag) {
-    return flag != "--help" && flag != "--version" && app.get_option_no_throw(flag) != nullptr;
-  };
-  std::vector<std::string> all = flags_of_file(words.front(), is_flag);
-  all.insert(all.end(), words.begin() + 1, words.end());
-  return all;
-}
-
-// As in Redis, an empty list of save points takes back those before it.
-std::vector<std::string> without_taken_back(const std::vector<std::string>& words) {
-  std::vector<std::string> kept;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const bool takes_back = words[i] == "--save" && i + 1 < words.size() && words[i + 1].empty();
-    for (auto at = kept.begin(); takes_back && at != kept.end();) {
-      const auto next = at + std::min<ptrdiff_t>(2, kept.end() - at);
-      at = *at == "--save" ? kept.erase(at, next) : at + 1;
-    }
-    kept.push_back(words[i]);
-  }
-  return kept;
-}
-
-// CLI11's own words show unknown flags in reverse, and of a flag without its value the type alone.
+// CLI11's own words show unknown flags in reverse.
 std::string reason_of(const CLI::ParseError& error, const CLI::App& app) {
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    std::string text = "no such option:";
-    for (const std::string& word : app.remaining()) text += " " + word;
-    return text;
-  }
-  std::string text = error.what();
-  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) return text;
-  return text.substr(0, text.find(':')) + ": a value is missing";
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
+  std::string text = "no such option:";
+  for (const std::string& word : app.remaining()) text += " " + word;
+  return text;
 }
 
 }  // namespace
@@ -331,7 +298,7 @@ std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOpt
   // has another default: its batches go to the GPU at once.
   options.store.rounds.policy = Scheduling::adaptive;
   try {
-    std::vector<std::string> words = without_taken_back(command_words(argc, argv, app, options));
+    std::vector<std::string> words = flag_words(argc, argv, app, options);
     std::reverse(words.begin(), words.end());  // as CLI11 wants them
     app.parse(std::move(words));
     check_together(options);

@@ -1,0 +1,54 @@
+#include "server/flag_words.h"
+
+#include <filesystem>
+
+#include "server/config_file.h"
+#include "server/flag_values.h"
+
+namespace isotherm {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// The words of the command line, behind those of the configuration file that it may begin with.
+Words all_words(int argc, const char* const* argv, const CLI::App& app,
+                net::ServerOptions& options) {
+  Words words(argv + 1, argv + argc);
+  if (words.empty() || words.front().starts_with('-')) return words;
+  options.config_file = std::filesystem::absolute(words.front()).string();
+  Words all = flags_of_file(words.front(), app);
+  all.insert(all.end(), words.begin() + 1, words.end());
+  return all;
+}
+
+// The option that `word` names, as --name or --name=value; nullptr: none.
+const CLI::Option* option_of(const std::string& word, const CLI::App& app) {
+  return app.get_option_no_throw(word.substr(0, word.find('=')));
+}
+
+}  // namespace
+
+Words flag_words(int argc, const char* const* argv, const CLI::App& app,
+                 net::ServerOptions& options) {
+  const Words words = all_words(argc, argv, app, options);
+  Words kept, saves;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const CLI::Option* const option = app.get_option_no_throw(word);
+    if (option == nullptr || !takes_value(*option)) {
+      kept.push_back(word);
+      continue;
+    }
+    if (++i == words.size() || option_of(words[i], app) != nullptr) {
+      throw CLI::ValidationError(word, "a value is missing");
+    }
+    // As in Redis, an empty list of save points takes back those before it.
+    if (word == "--save" && words[i].empty()) saves.clear();
+    Words& place = word == "--save" ? saves : kept;
+    place.insert(place.end(), {word, words[i]});
+  }
+  kept.insert(kept.end(), saves.begin(), saves.end());
+  return kept;
+}
+
+}  // namespace isotherm
