@@ -16,6 +16,12 @@ namespace {
 
 constexpr size_t most_nested = 16;  // files that include each other
 
+[[noreturn]] void cannot_read(const std::string& path, int reason) {
+  throw CLI::ValidationError(
+      path.empty() ? "''" : path,
+      "cannot be read as a configuration file: " + std::system_category().message(reason));
+}
+
 class Reader {
  public:
   explicit Reader(const CLI::App& app) : app_(app) {}
@@ -23,12 +29,9 @@ class Reader {
   void read(const std::string& path, size_t depth) {
     errno = 0;
     std::ifstream file(path);
-    const bool is_folder = std::filesystem::is_directory(path);
-    if (!file || is_folder) {
-      const int reason = is_folder ? EISDIR : errno;
-      throw CLI::ValidationError(path, "cannot be read as a configuration file: " +
-                                           std::system_category().message(reason));
-    }
+    std::error_code error;
+    const bool is_folder = std::filesystem::is_directory(path, error);
+    if (!file || is_folder) cannot_read(path, is_folder ? EISDIR : errno);
     std::string line;
     for (size_t number = 1; std::getline(file, line); ++number) {
       take(line, path, path + ":" + std::to_string(number), depth);

@@ -129,6 +129,38 @@ TEST_F(ConfigFileTest, ALineHasAValueWhereItsOptionTakesOne) {
                 "Run with --help for the flags.\n");
 }
 
+TEST_F(ConfigFileTest, APathThatLeadsNowhereIsSaidSo) {
+  const auto refused = [](const std::string& said, const std::string& path,
+                          const std::string& reason) {
+    return said.starts_with("isotherm-server: " + path +
+                            ": cannot be read as a configuration file: " + reason);
+  };
+  EXPECT_TRUE(refused(parse(""), "''", "No such file"));
+  const std::string long_path(5000, 'a');
+  EXPECT_TRUE(refused(parse(long_path), long_path, "File name too long"));
+  const std::string long_name(300, 'a');
+  EXPECT_TRUE(
+      refused(parse(write("redis.conf", "include " + long_name)), long_name, "File name too long"));
+  const std::string loop = folder_ + "/loop";
+  std::filesystem::create_symlink(loop, loop);
+  EXPECT_TRUE(refused(parse(loop), loop, "Too many levels of symbolic links"));
+}
+
+TEST_F(ConfigFileTest, AWorkingFolderMayBeGone) {
+  const std::string path = write("redis.conf", "timeout 5\n");
+  const auto before = std::filesystem::current_path();
+  std::filesystem::create_directory(folder_ + "/gone");
+  std::filesystem::current_path(folder_ + "/gone");
+  std::filesystem::remove(folder_ + "/gone");
+  const std::string relative = parse("redis.conf");
+  const std::string absolute = parse(path);
+  std::filesystem::current_path(before);
+  EXPECT_NE(relative.find("redis.conf: cannot be read as a configuration file: No such file"),
+            std::string::npos);
+  EXPECT_EQ(absolute, "");
+  EXPECT_EQ(options_.config_file, path);
+}
+
 // 192.0.2.0/24 is for documentation, and no machine has an address of it.
 TEST_F(ConfigFileTest, AnAddressMayBeMissingWhereItsLineSaysSo) {
   const SystemClock clock;

@@ -1,6 +1,7 @@
 #include "server/flag_words.h"
 
 #include <filesystem>
+#include <system_error>
 
 #include "server/config_file.h"
 #include "server/flag_values.h"
@@ -15,8 +16,9 @@ Words all_words(int argc, const char* const* argv, const CLI::App& app,
                 net::ServerOptions& options) {
   Words words(argv + 1, argv + argc);
   if (words.empty() || words.front().starts_with('-')) return words;
-  options.config_file = std::filesystem::absolute(words.front()).string();
   Words all = flags_of_file(words.front(), app);
+  std::error_code error;  // of a working folder that is gone by now
+  options.config_file = std::filesystem::absolute(words.front(), error).string();
   all.insert(all.end(), words.begin() + 1, words.end());
   return all;
 }
