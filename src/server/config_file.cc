@@ -52,11 +52,13 @@ class Reader {
             size_t depth) {
     const size_t first = line.find_first_not_of(" \t\r");
     if (first == std::string_view::npos || line[first] == '#') return;
+    check_for_nul(line, place);
     std::vector<std::string> words;
     if (!net::split_inline(line, words)) {
       throw CLI::ValidationError(place, "unbalanced quotes; close them, and let a blank follow");
     }
     if (words.empty()) return;
+    for (const std::string& word : words) check_for_nul(word, place);
     std::string& name = words.front();
     std::transform(name.begin(), name.end(), name.begin(), net::to_lower);
     if (name == "include") return include(words, path, place, depth);
@@ -70,6 +72,12 @@ class Reader {
     if (words.size() == 1) return;
     std::string& value = flags_.emplace_back(std::move(words[1]));
     for (size_t i = 2; i < words.size(); ++i) value += " " + words[i];
+  }
+
+  // Else a line would end at it, and calls of the system would cut a path there.
+  static void check_for_nul(std::string_view text, const std::string& place) {
+    if (text.find('\0') == std::string_view::npos) return;
+    throw CLI::ValidationError(place, "there is a NUL byte, which no option has; take it out");
   }
 
   const CLI::Option* find(const std::string& flag) const {

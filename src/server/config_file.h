@@ -8,7 +8,8 @@
 //
 // Names may have any case. Relative paths are those of the program's folder, as in Redis. What the
 // values may be is up to the flags; unknown names are refused, all together, with their lines, and
-// so are lines that lack a value, or have one that their flag does not take.
+// so are lines that lack a value, or have one that their flag does not take. No word has a NUL
+// byte.
 //
 // Threads. Any.
 #pragma once

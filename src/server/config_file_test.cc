@@ -129,6 +129,21 @@ TEST_F(ConfigFileTest, ALineHasAValueWhereItsOptionTakesOne) {
                 "Run with --help for the flags.\n");
 }
 
+TEST_F(ConfigFileTest, NoLineHasANulByte) {
+  const std::string path = folder_ + "/redis.conf";
+  const auto refused = [&](const std::string& line) {
+    const std::string said = parse(write("redis.conf", "# \\x00\n" + line));
+    return said.starts_with("isotherm-server: " + path + ":2: there is a NUL byte");
+  };
+  const std::string nul(1, '\0');
+  for (const std::string& line :
+       {std::string(R"(dir "/tmp\x00abc")"), std::string(R"(dbfilename "a\x00b")"),
+        std::string(R"(appendfilename "a\x00b")"), "maxmemory 100mb" + nul + "garbage",
+        "dir '/tmp" + nul + "'", nul + "timeout 1"}) {
+    EXPECT_TRUE(refused(line)) << line;
+  }
+}
+
 TEST_F(ConfigFileTest, APathThatLeadsNowhereIsSaidSo) {
   const auto refused = [](const std::string& said, const std::string& path,
                           const std::string& reason) {
