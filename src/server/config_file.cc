@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 
@@ -15,6 +15,7 @@ namespace isotherm {
 namespace {
 
 constexpr size_t most_nested = 16;  // files that include each other
+constexpr size_t longest_line = 1 << 20;
 
 [[noreturn]] void cannot_read(const std::string& path, int reason) {
   throw CLI::ValidationError(
@@ -29,12 +30,17 @@ class Reader {
   void read(const std::string& path, size_t depth) {
     errno = 0;
     std::ifstream file(path);
-    std::error_code error;
-    const bool is_folder = std::filesystem::is_directory(path, error);
-    if (!file || is_folder) cannot_read(path, is_folder ? EISDIR : errno);
-    std::string line;
-    for (size_t number = 1; std::getline(file, line); ++number) {
-      take(line, path, path + ":" + std::to_string(number), depth);
+    if (!file) cannot_read(path, errno);
+    const auto place_of = [&](size_t number) { return path + ":" + std::to_string(number); };
+    std::string line(longest_line + 1, '\0');
+    size_t number = 1;
+    for (; file.getline(line.data(), std::ssize(line)); ++number) {
+      const auto size = static_cast<size_t>(file.gcount()) - (file.eof() ? 0 : 1);
+      take(std::string_view(line).substr(0, size), path, place_of(number), depth);
+    }
+    if (file.bad()) cannot_read(path, errno);
+    if (!file.eof()) {
+      throw CLI::ValidationError(place_of(number), "the line is longer than 1mb; shorten it");
     }
   }
 

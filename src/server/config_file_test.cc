@@ -129,6 +129,24 @@ TEST_F(ConfigFileTest, ALineHasAValueWhereItsOptionTakesOne) {
                 "Run with --help for the flags.\n");
 }
 
+TEST_F(ConfigFileTest, WhatCannotBeReadIsNotTheEndOfAFile) {
+  EXPECT_EQ(parse("/proc/self/mem").find("isotherm-server: /proc/self/mem: cannot be read"), 0u);
+}
+
+TEST_F(ConfigFileTest, LinesHaveABound) {
+  const std::string longest = "# the first\n" + std::string((1 << 20) - 9, ' ') + "timeout 5";
+  for (const char* end : {"", "\n", "\nport 7\n"}) {
+    EXPECT_EQ(parse(write("redis.conf", longest + end)), "");
+    EXPECT_EQ(options_.timeout, 5u);
+  }
+  EXPECT_EQ(options_.port, 7);
+  for (const char* end : {"0", "0\nport 7\n"}) {
+    const std::string path = write("redis.conf", longest + end);
+    EXPECT_EQ(parse(path).find("isotherm-server: " + path + ":2: the line is longer than 1mb"), 0u);
+  }
+  EXPECT_EQ(parse("/dev/zero").find("isotherm-server: /dev/zero:1: the line is longer"), 0u);
+}
+
 TEST_F(ConfigFileTest, NoLineHasANulByte) {
   const std::string path = folder_ + "/redis.conf";
   const auto refused = [&](const std::string& line) {
