@@ -74,10 +74,8 @@ class Reader {
       return;
     }
     check_words(words, *option, place);
-    flags_.push_back("--" + name);
-    if (words.size() == 1) return;
-    std::string& value = flags_.emplace_back(std::move(words[1]));
-    for (size_t i = 2; i < words.size(); ++i) value += " " + words[i];
+    std::string& flag = flags_.emplace_back("--" + name);
+    for (size_t i = 1; i < words.size(); ++i) flag += (i == 1 ? "=" : " ") + words[i];
   }
 
   // Else a line would end at it, and calls of the system would cut a path there.

@@ -1,8 +1,8 @@
 // ConfigFile: a file in the format of redis.conf, as the flags of a command line.
 //
 //   # a comment                  nothing
-//   maxmemory 100mb              --maxmemory 100mb
-//   save 900 1 300 10            --save "900 1 300 10"
+//   maxmemory 100mb              --maxmemory=100mb
+//   save 900 1 300 10            "--save=900 1 300 10"
 //   dir "/data/of the store"     quotes and escapes are those of inline commands (inline.h)
 //   include more.conf            the lines of another file, here
 //

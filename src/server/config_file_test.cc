@@ -81,6 +81,9 @@ TEST_F(ConfigFileTest, AnEmptySaveTakesThoseBeforeItBack) {
   EXPECT_EQ(to_string(options_.save), "5 6");
   EXPECT_EQ(parse(write("all.conf", "save 900 1\n"), {"--save", ""}), "");
   EXPECT_TRUE(options_.save.empty());
+  EXPECT_EQ(parse(write("all.conf", "save 900 1\n"), {"--save=", "--memcached-port", "off"}), "");
+  EXPECT_TRUE(options_.save.empty());
+  EXPECT_EQ(options_.memcached_port, -1);
 }
 
 TEST_F(ConfigFileTest, FilesAreIncluded) {
@@ -160,6 +163,12 @@ TEST_F(ConfigFileTest, NoLineHasANulByte) {
         "dir '/tmp" + nul + "'", nul + "timeout 1"}) {
     EXPECT_TRUE(refused(line)) << line;
   }
+}
+
+TEST_F(ConfigFileTest, AValueMayBeTheNameOfAFlag) {
+  EXPECT_EQ(parse(write("redis.conf", "unixsocket --port\nmemcached-unixsocket a=b\n")), "");
+  EXPECT_EQ(options_.unixsocket, "--port");
+  EXPECT_EQ(options_.memcached_unixsocket, "a=b");
 }
 
 TEST_F(ConfigFileTest, APathThatLeadsNowhereIsSaidSo) {

@@ -28,6 +28,17 @@ const CLI::Option* option_of(const std::string& word, const CLI::App& app) {
   return app.get_option_no_throw(word.substr(0, word.find('=')));
 }
 
+// What the flag at `words[at]` is told, by the same word or the next one, on which `at` is then.
+std::string take_value(const Words& words, size_t& at, const CLI::App& app) {
+  const std::string& flag = words[at];
+  const size_t equals = flag.find('=');
+  if (equals != std::string::npos) return flag.substr(equals + 1);
+  if (++at == words.size() || option_of(words[at], app) != nullptr) {
+    throw CLI::ValidationError(flag, "a value is missing");
+  }
+  return words[at];
+}
+
 }  // namespace
 
 Words flag_words(int argc, const char* const* argv, const CLI::App& app,
@@ -35,19 +46,17 @@ Words flag_words(int argc, const char* const* argv, const CLI::App& app,
   const Words words = all_words(argc, argv, app, options);
   Words kept, saves;
   for (size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    const CLI::Option* const option = app.get_option_no_throw(word);
+    const CLI::Option* const option = option_of(words[i], app);
     if (option == nullptr || !takes_value(*option)) {
-      kept.push_back(word);
+      kept.push_back(words[i]);
       continue;
     }
-    if (++i == words.size() || option_of(words[i], app) != nullptr) {
-      throw CLI::ValidationError(word, "a value is missing");
-    }
+    const std::string flag = option->get_name();
+    const std::string value = take_value(words, i, app);
     // As in Redis, an empty list of save points takes back those before it.
-    if (word == "--save" && words[i].empty()) saves.clear();
-    Words& place = word == "--save" ? saves : kept;
-    place.insert(place.end(), {word, words[i]});
+    if (flag == "--save" && value.empty()) saves.clear();
+    Words& place = flag == "--save" ? saves : kept;
+    place.insert(place.end(), {flag, value});
   }
   kept.insert(kept.end(), saves.begin(), saves.end());
   return kept;

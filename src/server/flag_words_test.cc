@@ -45,5 +45,19 @@ TEST(FlagWordsTest, OtherWordsAreValuesWhateverTheyBeginWith) {
   EXPECT_EQ(options.memcached_unixsocket, "port");
 }
 
+TEST(FlagWordsTest, AnEmptyValueBehindAnEqualsSignIsOne) {
+  net::ServerOptions options;
+  EXPECT_EQ(parse({"--save=900 1", "--save=", "--timeout=5", "--unixsocket", "/path",
+                   "--unixsocket=", "--memcached-disable-flush-all"},
+                  options),
+            "");
+  EXPECT_TRUE(options.save.empty());
+  EXPECT_EQ(options.timeout, 5u);
+  EXPECT_EQ(options.unixsocket, "");
+  EXPECT_FALSE(options.memcached_flush);
+  EXPECT_EQ(parse({"--save=900 1", "--save=", "--save=5 6"}, options), "");
+  EXPECT_EQ(to_string(options.save), "5 6");
+}
+
 }  // namespace
 }  // namespace isotherm::flag_words_test
