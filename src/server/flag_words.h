@@ -1,7 +1,7 @@
 // Flag words: what the command line and the file before it say, as CLI11 reads it.
 //
 // CLI11 takes whatever word stands behind a flag for its value, another flag too, and so it does
-// behind `--flag=`. Here a value is a word of its own, which may be empty, and behind a flag without
+// behind `--flag=`. Here a value is a word of its own, which may be empty. Behind a flag without
 // `=` it is never a flag of ours: what lacks one is refused, before a later option is lost.
 //
 // Threads. One.
