@@ -140,7 +140,7 @@ struct Reply {
   uint32_t flags = 0;          // memcached's client flags
   uint64_t version = 0;        // of the item found or written; grows with every write of the value
   int64_t number = 0;          // add: the sum; append, prepend: the new length in bytes; call: what
-                               // the function says
+                               // the function says; get with no_value: bytes the item takes, or 0
   int64_t expiry = no_expiry;  // of the item found or written
   const char* data = nullptr;
   uint64_t size = 0;  // bytes at data

@@ -13,6 +13,7 @@
 #include "engine/eviction_policy_test.h"
 #include "executor/commit_sink.h"
 #include "items/arriving_item.h"
+#include "items/item_store.h"
 #include "items/meta_request.h"
 #include "items/poison.h"
 
@@ -185,6 +186,35 @@ TEST_P(LargeEvictionTest, ABatchThatWaitsForTheDiskHoldsNothingBack) {
     sink.let_go();
     waiting.wait_for(batch);
     EXPECT_EQ(batch.reply(0).status, Status::ok);
+  }
+  engine.set_commit_sink(nullptr);
+}
+
+// Of a value that may change the reply shows the size alone, so the value is not kept for it.
+TEST_P(LargeEvictionTest, WhatABatchThatWaitsForTheDiskSaysOfMemoryNeedsNoItem) {
+  Engine engine(options(GetParam()), clock);
+  Client client(engine);
+  const std::string value(1'000'000, 'v');
+  ASSERT_EQ(client.put("large", value), Status::ok);
+  ASSERT_EQ(client.append("large", "1"), Status::ok);
+  SlowSink sink;
+  engine.set_commit_sink(&sink);
+  {
+    Worker waiting(engine, false);
+    Batch batch;
+    batch.put("first", "value");
+    const Batch::Row row = batch.get("large", option::any_type | option::no_value);
+    ASSERT_EQ(waiting.start(batch), Worker::Started::under_way);
+    const uint64_t bytes = ItemStore::footprint(batch.reply(row).location);
+    const uint64_t before = engine.stats().item_bytes;
+    ASSERT_EQ(client.put("large", "small"), Status::ok);
+    client.maintain();
+    EXPECT_LT(engine.stats().item_bytes + value.size(), before) << "it is kept";
+    sink.let_go();
+    waiting.wait_for(batch);
+    EXPECT_EQ(batch.reply(row).data, nullptr);
+    EXPECT_EQ(batch.reply(row).size, value.size() + 1);
+    EXPECT_EQ(batch.reply(row).number, static_cast<int64_t>(bytes));
   }
   engine.set_commit_sink(nullptr);
 }

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "fake_device/fake_root_table.h"
 #include "models/change_log.h"
@@ -87,6 +88,29 @@ TEST_P(WithheldServerTest, ServersThatSpeakMemcachedToo) {
   expect_withheld(client, "set key 0 0 1\r\n1\r\n", "STORED\r\n");
   log_.open();
   EXPECT_EQ(client.ask("get key\r\n", "ERROR\r\n"), "ERROR\r\n") << "the empty line";
+}
+
+// With a cap what others free meanwhile is used again.
+TEST_P(WithheldServerTest, TheMemoryOfALongValueThatIsGoneIsTold) {
+  log_.open();
+  TestClient client(server_->resp_port());
+  const std::string value(1'000'000, 'v');
+  client.ask(resp({"CONFIG", "SET", "maxmemory", "100mb"}), "+OK\r\n");
+  client.ask(resp({"SET", "long", value}) + resp({"APPEND", "long", "1"}), "+OK\r\n:1000001\r\n");
+  const std::string usage = resp({"MEMORY", "USAGE", "long"});
+  client.send(usage);
+  const std::string bytes = client.receive(std::string(":1000000\r\n").size());
+  EXPECT_EQ(bytes.front(), ':');
+  log_.close();
+  TestClient waiting(server_->resp_port());
+  waiting.send(resp({"SET", "first", "value"}) + usage);
+  while (log_.waiters() != 1) client.ask("PING\r\n", "+PONG\r\n");
+  client.send(resp({"DEL", "long"}));
+  while (log_.waiters() != 2) std::this_thread::yield();
+  TestClient other(server_->resp_port());
+  for (int turn = 0; turn < 100; ++turn) other.ask("PING\r\n", "+PONG\r\n");
+  log_.let_go();
+  EXPECT_EQ(waiting.receive(5 + bytes.size()), "+OK\r\n" + bytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, WithheldServerTest, ::testing::Bool(), [](const auto& param) {

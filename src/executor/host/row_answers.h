@@ -166,11 +166,18 @@ struct RowAnswers {
         item.may_change() && (options & option::part) != 0 && run.show_part(row, member);
     if (item.may_change() && !shows_none && !shows_part) run.share(member.location);
     if (!shows_part) show(reply, item);
-    if (shows_none) reply.data = nullptr;
+    if (shows_none) show_bytes_alone(reply, member.location, options);
     reply.location = member.location;
     if (touches(run, row)) run.executor.store_.items.touch(member.location);
     ++run.hits;
     finish(reply, Status::ok);
+  }
+
+  // Nothing keeps the item for whoever reads the reply, which may be long after the epoch.
+  static void show_bytes_alone(Reply& reply, Location location, uint16_t options) {
+    reply.data = nullptr;
+    if ((options & option::with_state) != 0) return;
+    reply.number = static_cast<int64_t>(ItemStore::footprint(location));
   }
 
   static void note_use(const Run& run, const Item& item) {

@@ -33,6 +33,8 @@ void encode_memory_usage(const Answer& answer, const AnswerSource& source, RespW
   const Status status = reply.status.load(std::memory_order_acquire);
   if (write_failure(status, writer)) return;
   if (status != Status::ok) return writer.null();
+  // Where the executor has put the bytes down, nothing keeps the item at the location.
+  if (reply.number != 0) return writer.integer(reply.number + slot_bytes);
   const uint64_t beside = reply.object() != nullptr ? reply.object()->counted() : 0;
   const uint64_t bytes = ItemStore::footprint(reply.location) + beside;
   writer.integer(static_cast<int64_t>(bytes) + slot_bytes);
