@@ -1,5 +1,5 @@
-// Values that are too long for a GPU, of a store whose items live there: they lie in host memory,
-// an eighth of its cap.
+// Keys and values that are too long for a GPU, of a store whose items live there: they lie in host
+// memory, an eighth of its cap.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -66,6 +66,21 @@ TEST_F(LongGpuItemsTest, AValueThatHasNoPlaceIsRefusedAlone) {
   EXPECT_TRUE(engine_->tree()->flush());
   EXPECT_EQ(put("second", value), Status::ok);
   EXPECT_TRUE(get("second") == value);
+}
+
+// The key alone is more than the GPU takes.
+TEST_F(LongGpuItemsTest, AShortValueOfALongKeyThatHasNoPlaceIsRefusedAlone) {
+  const auto key = [](char letter) { return std::string(9 << 20, letter); };
+  EXPECT_EQ(put(key('a'), "value"), Status::ok);
+  EXPECT_EQ(put(key('b'), "value"), Status::out_of_memory);
+  EXPECT_EQ(put("small", "value"), Status::ok);
+  EXPECT_EQ(put(std::string(70'000, 'c'), "value"), Status::ok);
+  EXPECT_EQ(put(key('a'), "other"), Status::ok);
+  EXPECT_EQ(get(key('a')), "other");
+  EXPECT_EQ(get(key('b')), "(none)");
+  erase(key('a'));
+  EXPECT_TRUE(engine_->tree()->flush());
+  EXPECT_EQ(put(key('b'), "value"), Status::ok);
 }
 
 }  // namespace

@@ -100,8 +100,8 @@ class Backing {
   };
   // Which changes of the key are known now.
   virtual Seen see(uint32_t database, std::string_view key) const = 0;
-  // Whether it has a place for a value of so many bytes; where it has none, the value is refused
-  // before it is stored.
+  // Whether it has a place for the key and a value of so many bytes, which are not short; where it
+  // has none, the request is refused before anything is stored.
   virtual bool takes(uint32_t /*database*/, std::string_view /*key*/,
                      uint64_t /*value_bytes*/) const {
     return true;

@@ -129,7 +129,10 @@ class DeviceFiles final : public TreeFiles {
   void keep_for_moment(const DeviceColumns& columns);
   void change_rest(std::span<const TreeEntry> entries);
   void take_in_rest(std::span<const TreeEntry> entries);
-  bool fits_device(const TreeEntry& entry) const;
+  static bool fits_device(uint64_t key_bytes, uint64_t record_bytes);
+  static bool fits_device(const TreeEntry& entry) {
+    return fits_device(entry.key.size(), entry.value.size());
+  }
 
   std::shared_ptr<DeviceMoment> moment();
   uint64_t rest_place(std::string_view key) const;

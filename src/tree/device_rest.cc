@@ -23,9 +23,8 @@ uint64_t rest_bytes_of(const TreeEntry& entry) {
 
 }  // namespace
 
-bool DeviceFiles::fits_device(const TreeEntry& entry) const {
-  return entry.key.size() <= gpu::max_item_key_bytes &&
-         entry.value.size() <= gpu::max_item_value_bytes;
+bool DeviceFiles::fits_device(uint64_t key_bytes, uint64_t record_bytes) {
+  return key_bytes <= gpu::max_item_key_bytes && record_bytes <= gpu::max_item_value_bytes;
 }
 
 // The cursor at which walks come to the key, made odd.
@@ -45,8 +44,8 @@ bool DeviceFiles::is_in_rest(std::string_view key) {
 bool DeviceFiles::takes(std::string_view key, uint64_t value_bytes) {
   constexpr uint64_t most_head = 64;  // of a record
   const uint64_t most = most_rest();
-  const bool is_short = value_bytes + most_head <= gpu::max_item_value_bytes;
-  if (is_short || options_.evicts || most == 0 || is_lost()) return true;
+  const bool is_for_device = fits_device(key.size(), value_bytes + most_head);
+  if (is_for_device || options_.evicts || most == 0 || is_lost()) return true;
   const std::lock_guard guard(mutex_);
   const auto old = find_rest(key);
   const uint64_t goes = old != rest_.end() ? rest_bytes_of({key, old->second->record}) : 0;

@@ -189,7 +189,8 @@ class TreeFiles {
   // Whether what was here is gone, and how many keys of it are in no other place.
   virtual bool is_lost() const { return false; }
   virtual uint64_t lost_keys() const { return 0; }
-  // Whether there is a place for a value of so many bytes, as far as it knows of runs by now.
+  // Whether there is a place for the key and a value of so many bytes, as far as it knows of runs
+  // by now.
   virtual bool takes(std::string_view /*key*/, uint64_t /*value_bytes*/) { return true; }
   // Of what has taken in more than there is room for: why, until there is room again, for which
   // `tend` looks. Empty: it has not.

@@ -128,7 +128,7 @@ class HostExecutor {
     // Whether there is a place at all for the item that the plan stores.
     ISOTHERM_INLINE bool takes(const Request& request, const Plan& plan) const {
       if (plan.parts.bytes() > largest_item) return false;
-      return plan.parts.value_bytes <= size_classes::largest || backing_takes(request, plan);
+      return plan.parts.bytes() <= size_classes::largest || backing_takes(request, plan);
     }
     bool backing_takes(const Request& request, const Plan& plan) const;
     // Tells the sink what a request does to the item of its key; `fresh` and `call` as ItemChange
