@@ -22,7 +22,8 @@
 // DbOptions::memory every write of the Db would wait for that, a tenth of a second each. What
 // ranges show takes memory beside DbOptions::memory where no GPU has answered them. A batch of
 // writes may be larger than DbOptions::memory; one that reads, too, has to fit with what it writes,
-// or rows of it are answered out_of_memory.
+// or rows of it are answered out_of_memory. Where snapshots keep the memory (isotherm/db.h) a batch
+// waits once, its writes from there on are answered out_of_memory, and its reads go on.
 //
 // Threads. Belongs to one at a time. It has one of the Db's workers (DbOptions::most_calls) as long
 // as it lives, so a thread keeps its own and uses it again. It is destroyed before the Db.

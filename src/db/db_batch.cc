@@ -22,13 +22,16 @@ struct DbBatch::State {
 
   void run();
   void run_rows(Row first, Row end, uint64_t most_bytes);
-  void refuse(Row first, Row end);
+  bool has_room(uint64_t its_bytes);
+  void refuse_writes(Row first, Row end);
+  void take_answer(Row row, const Reply& from);
   bool writes(Row first, Row end);
   void read_ranges(size_t first, size_t end);
 
   DbState& db;
   DbWorkers::Lease lease;
-  uint64_t bytes = 0;  // of keys and values that are put
+  uint64_t bytes = 0;    // of keys and values that are put
+  bool refuses = false;  // rows that write, since there was no room for others before them
 
   RangeReader reader;
   std::vector<RangeAsked> asked;
@@ -43,6 +46,7 @@ struct DbBatch::State {
 void DbBatch::State::run() {
   const uint64_t most_bytes = db.engine().maxmemory() / pieces_of_memory;
   Row done = 0;
+  refuses = false;
   for (size_t first = 0; first < asked.size();) {
     size_t end = first + 1;
     while (end < asked.size() && !writes(before[end - 1], before[end])) ++end;
@@ -69,7 +73,7 @@ void DbBatch::State::run_rows(Row first, Row end, uint64_t most_bytes) {
       std::any_of(columns.op + first, columns.op + end, [](Op op) { return op == Op::get; });
   const bool cuts = most_bytes != 0 && bytes > most_bytes && !has_reads;
   if (end - first == rows().size() && !cuts) {
-    if (bytes != 0 && !db.wait_for_memory(lease, bytes)) return refuse(first, end);
+    if (bytes != 0 && !has_room(bytes)) return refuse_writes(first, end);
     return lease.submit();
   }
   for (Row row = first; row < end;) {
@@ -80,16 +84,9 @@ void DbBatch::State::run_rows(Row first, Row end, uint64_t most_bytes) {
       piece->append(columns, row);
       its_bytes += columns.key[row].size() + columns.value[row].size();
     }
-    if (piece->writes() && !db.wait_for_memory(lease, its_bytes)) {
-      refuse(begin, row);
-      continue;
-    }
+    if (piece->writes() && !has_room(its_bytes)) return refuse_writes(begin, end);
     lease.worker().submit(*piece);
-    for (Row i = 0; i < piece->size(); ++i) {
-      Reply& reply = columns.reply[begin + i];
-      reply.copy_answer(piece->reply(i));
-      reply.status.store(piece->reply(i).status, std::memory_order_relaxed);
-    }
+    for (Row i = 0; i < piece->size(); ++i) take_answer(begin + i, piece->reply(i));
     if (has_reads) {
       pieces.push_back(std::move(piece));
     } else {
@@ -100,11 +97,35 @@ void DbBatch::State::run_rows(Row first, Row end, uint64_t most_bytes) {
   }
 }
 
-// Rows that were to run together with those that memory has no room for.
-void DbBatch::State::refuse(Row first, Row end) {
+// Waits for it, but once there was none the rest of the batch does not wait again.
+bool DbBatch::State::has_room(uint64_t its_bytes) {
+  refuses = refuses || !db.wait_for_memory(lease, its_bytes);
+  return !refuses;
+}
+
+// The rows between them that read do so.
+void DbBatch::State::refuse_writes(Row first, Row end) {
+  const Batch::Columns& columns = rows().columns();
+  std::vector<Row> reads;
+  auto piece = std::make_unique<Batch>();
   for (Row row = first; row < end; ++row) {
-    rows().columns().reply[row].status.store(Status::out_of_memory, std::memory_order_release);
+    if (columns.op[row] == Op::get) {
+      piece->append(columns, row);
+      reads.push_back(row);
+    } else {
+      columns.reply[row].status.store(Status::out_of_memory, std::memory_order_release);
+    }
   }
+  if (reads.empty()) return;
+  lease.worker().submit(*piece);
+  for (Row i = 0; i < piece->size(); ++i) take_answer(reads[i], piece->reply(i));
+  pieces.push_back(std::move(piece));
+}
+
+void DbBatch::State::take_answer(Row row, const Reply& from) {
+  Reply& reply = rows().columns().reply[row];
+  reply.copy_answer(from);
+  reply.status.store(from.status, std::memory_order_relaxed);
 }
 
 void DbBatch::State::read_ranges(size_t first, size_t end) {

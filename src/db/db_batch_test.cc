@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -81,6 +83,49 @@ TEST_F(DbBatchTest, BatchesOfMoreThanMemoryHolds) {
     for (DbBatch::Row row = 0; row < batch.size(); ++row) EXPECT_EQ(batch.value(row), value);
   }
   EXPECT_LT(db_->statistics().memory, options_.memory * 4);
+}
+
+// A batch of very many writes waits once for snapshots to go, and those that read go on.
+TEST_F(DbBatchTest, WhereSnapshotsKeepTheMemoryWritesAreRefusedAtOnce) {
+  options_.memory = 4 << 20;
+  ASSERT_TRUE(open().ok());
+  const std::string value(4'000, 'v');
+  std::vector<std::unique_ptr<const DbSnapshot>> snapshots;
+  for (DbStatus status; status.ok();) {
+    ASSERT_LT(snapshots.size(), 10'000u);
+    ASSERT_TRUE(db_->snapshot(snapshots.emplace_back()).ok());
+    status = db_->put("key" + std::to_string(snapshots.size()), value);
+  }
+  const auto run = [](DbBatch& batch) {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(code(batch.run()), Code::out_of_memory);
+    return std::chrono::steady_clock::now() - begin;
+  };
+  std::vector<std::string> keys;
+  for (int i = 0; i < 1000; ++i) keys.push_back(std::to_string(i));
+  DbBatch batch(*db_);
+  batch.put(keys[0], value);
+  const auto one_wait = run(batch);
+  batch.clear();
+  // 30 times as much as a piece of it may have.
+  for (const std::string& key : keys) batch.put(key, value);
+  EXPECT_LT(run(batch), 10 * one_wait);
+  for (DbBatch::Row row = 0; row < batch.size(); ++row) {
+    ASSERT_EQ(code(batch.status(row)), Code::out_of_memory);
+  }
+  batch.clear();
+  const auto first = batch.get("key1");
+  const auto refused = batch.put("key1", "new");
+  const auto pairs = batch.range("key1", "key10", 1);
+  batch.erase("key1");
+  const auto again = batch.get("key1");
+  const auto absent = batch.get(keys[0]);
+  run(batch);
+  EXPECT_EQ(code(batch.status(refused)), Code::out_of_memory);
+  EXPECT_TRUE(batch.value(first) == value && batch.value(again) == value);
+  EXPECT_TRUE(batch.status(absent).is_not_found());
+  ASSERT_EQ(batch.pairs(pairs).size(), 1u);
+  EXPECT_TRUE((*batch.pairs(pairs).begin()).value == value);
 }
 
 }  // namespace
