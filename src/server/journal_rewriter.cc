@@ -8,7 +8,6 @@
 
 #include "base/lasting_thread.h"
 #include "base/reason_of.h"
-#include "base/wait_for_memory.h"
 #include "db/store_filler.h"
 #include "net/log.h"
 #include "tree/tree.h"
@@ -59,7 +58,7 @@ JournalRewriter::JournalRewriter(Engine& engine, Journal& journal, const net::Li
     : engine_(engine),
       journal_(journal),
       live_(live),
-      looks_(most_rows, MetaRequest{.kind = MetaRequest::Kind::look}),
+      looks_(RewriteWalk::most_keys, MetaRequest{.kind = MetaRequest::Kind::look}),
       thread_(lasting_thread([this] { run(); })) {}
 
 JournalRewriter::~JournalRewriter() {
@@ -70,7 +69,6 @@ JournalRewriter::~JournalRewriter() {
 void JournalRewriter::run() {
   constexpr std::chrono::milliseconds between_looks(500);
   BackgroundJob& job = journal_.rewrite_job();
-  wait_for_memory([this] { found_.reserve(most_rows); });
   while (!job.stops()) {
     if (!job.wait(between_looks) && (job.stops() || !is_due())) continue;
     job.begin(now_s());
@@ -116,8 +114,6 @@ bool JournalRewriter::rewrite() {
   if (tree != nullptr && tree->lasts()) return tree->flush();
   // What the GPU had is in the journal alone by now.
   if (tree != nullptr && tree->is_lost()) return false;
-  // What an attempt that failed has left is older than changes that are in no file any more.
-  found_.clear();
   uint64_t most_records = journal_.live_bytes();
   if (tree == nullptr) {
     const uint64_t heads = record_overhead * count_keys(engine_);
@@ -135,34 +131,27 @@ bool JournalRewriter::rewrite() {
 }
 
 bool JournalRewriter::rewrite_database(Worker& worker, uint32_t database) {
-  uint64_t cursor = 0;
-  uint64_t bytes = 0;
-  bool worked = true;
-  do {
-    cursor = worker.scan(database, cursor, most_rows, [&](const ScanItem& item) {
-      found_.push_back({std::string(item.key), record_bytes(item.key.size(), item.value_bytes)});
-      bytes += found_.back().record_bytes;
-    });
-    if (bytes < bytes_at_once() && found_.size() < most_rows && cursor != 0) continue;
-    for (size_t first = 0; first < found_.size() && worked;) {
-      worked = put_some(worker, database, first);
+  RewriteWalk walk(worker, database);
+  while (!walk.at_end()) {
+    const std::vector<RewriteWalk::Found>& found = walk.next(bytes_at_once());
+    for (size_t first = 0; first < found.size();) {
+      if (!put_some(worker, database, found, first)) return false;
     }
-    found_.clear();
-    bytes = 0;
-  } while (cursor != 0 && worked);
-  return worked;
+  }
+  return true;
 }
 
 // From `first` on, which it moves. What is shown is safe, so no record of a change that a crash
 // takes back gets in this way.
-bool JournalRewriter::put_some(Worker& worker, uint32_t database, size_t& first) {
+bool JournalRewriter::put_some(Worker& worker, uint32_t database,
+                               const std::vector<RewriteWalk::Found>& found, size_t& first) {
   Batch batch;
   batch.select(database);
   uint64_t bytes = 0;
   for (MetaRequest& look : looks_) {
-    batch.meta(found_[first].key, {}, look);
-    bytes += found_[first].record_bytes;
-    if (++first == found_.size() || bytes >= bytes_at_once()) break;
+    batch.meta(found[first].key, {}, look);
+    bytes += found[first].record_bytes;
+    if (++first == found.size() || bytes >= bytes_at_once()) break;
   }
   const CountedBytes counted(engine_, bytes);
   std::string records;

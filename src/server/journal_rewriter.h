@@ -11,8 +11,9 @@
 // It does not begin where the disk has no room for all of it, since the old files stay until the
 // end, and a disk that it fills refuses writes. By itself it tries again a minute after a failure.
 //
-// Memory. One batch, of `most_rows` items or about `most_bytes`, a 16th of a cap at most, or one
-// item; and a copy of it, which the store counts.
+// Memory. One batch, of RewriteWalk::most_keys items or about `most_bytes`, a 16th of a cap at
+// most, or one item; a copy of it, which the store counts; and the keys of the next ones
+// (server/rewrite_walk.h).
 // Threads. Its own; a worker of the engine while it rewrites.
 #pragma once
 
@@ -25,6 +26,7 @@
 #include "engine/engine.h"
 #include "items/meta_request.h"
 #include "net/live_options.h"
+#include "server/rewrite_walk.h"
 
 namespace isotherm {
 
@@ -38,7 +40,6 @@ class JournalRewriter {
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::minutes after_failure{1};
-  static constexpr uint64_t most_rows = 512;
   static constexpr uint64_t most_bytes = 4 << 20;
 
   void run();
@@ -47,7 +48,8 @@ class JournalRewriter {
   uint64_t bytes_at_once() const;
   bool rewrite();
   bool rewrite_database(Worker& worker, uint32_t database);
-  bool put_some(Worker& worker, uint32_t database, size_t& first);
+  bool put_some(Worker& worker, uint32_t database, const std::vector<RewriteWalk::Found>& found,
+                size_t& first);
 
   Engine& engine_;
   Journal& journal_;
@@ -55,11 +57,6 @@ class JournalRewriter {
   Clock::time_point not_before_{};  // it begins by itself
   int result_ = 0;                  // of the last call of the journal's; negative: -errno
   std::vector<MetaRequest> looks_;
-  struct Found {
-    std::string key;
-    uint64_t record_bytes;
-  };
-  std::vector<Found> found_;
   std::thread thread_;
 };
 
