@@ -27,9 +27,11 @@ std::vector<std::string> SlowLog::shorten(std::span<const std::string_view> word
 
 void SlowLog::add(SlowCommand command) {
   const std::lock_guard guard(mutex_);
-  command.id = next_id_++;
-  bytes_ += command.bytes();
+  command.id = next_id_;
+  const size_t bytes = command.bytes();
   commands_.push_back(std::move(command));
+  ++next_id_;
+  bytes_ += bytes;
   drop_oldest();
 }
 

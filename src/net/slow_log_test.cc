@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "models/failing_memory.h"
 
 namespace isotherm::net::slow_log_test {
 namespace {
@@ -38,6 +41,23 @@ TEST(SlowLog, BytesAreBoundedWhateverTheLengthIs) {
   for (size_t i = 0; i < 2 * SlowLog::most_bytes / large; ++i) log.add(of(std::string(large, 'x')));
   EXPECT_GE(log.size(), SlowLog::most_bytes / large - 1);
   EXPECT_LT(log.size(), SlowLog::most_bytes / large);
+}
+
+TEST(SlowLog, ACommandThatThereIsNoMemoryForTakesNone) {
+  SlowLog log(0, std::numeric_limits<int64_t>::max());
+  for (size_t failed = 0; failed < 4;) {
+    SlowCommand command = of(std::string(SlowLog::most_bytes / 3, 'x'));
+    try {
+      const FailingMemory failing(0);
+      log.add(std::move(command));
+    } catch (const std::bad_alloc&) {
+      ++failed;
+    }
+  }
+  log.add(of("a"));
+  log.add(of("b"));
+  ASSERT_GE(log.size(), 2u);
+  EXPECT_EQ(log.newest(1)[0].words[0], "b");
 }
 
 TEST(SlowLog, WhatIsSlow) {
