@@ -38,10 +38,10 @@
 // for the rest, and each write then waits until it was taken into the files. Needs RocksDB at build
 // time: without it `open` says so. What iterators show counts against `memory`: one keeps up to
 // seven runs (each a twentieth of `memory`, or one change that is longer), and the blocks of files
-// on which it stands, a block being as long as its longest value. Held snapshots keep four runs
-// together, and besides each run at whose time more than 16 were taken that are still held. Where
-// runs that they alone keep are more than `memory`, a write waits a tenth of a second for some to
-// be destroyed, and ends as `out_of_memory`, with nothing written; reads go on.
+// on which it stands, a block being as long as its longest value. Held snapshots keep about four
+// runs together, and besides each run at whose time more than 16 were taken that are still held.
+// Where runs that they alone keep are more than `memory`, a write waits a tenth of a second for
+// some to be destroyed, and ends as `out_of_memory`, with nothing written; reads go on.
 #pragma once
 
 #include <cstdint>
