@@ -87,7 +87,7 @@ TEST_F(DbBatchTest, BatchesOfMoreThanMemoryHolds) {
 
 // A batch of very many writes waits once for snapshots to go, and those that read go on.
 TEST_F(DbBatchTest, WhereSnapshotsKeepTheMemoryWritesAreRefusedAtOnce) {
-  options_.memory = 4 << 20;
+  options_.memory = 2 << 20;
   ASSERT_TRUE(open().ok());
   const std::string value(4'000, 'v');
   std::vector<std::unique_ptr<const DbSnapshot>> snapshots;
@@ -107,7 +107,7 @@ TEST_F(DbBatchTest, WhereSnapshotsKeepTheMemoryWritesAreRefusedAtOnce) {
   batch.put(keys[0], value);
   const auto one_wait = run(batch);
   batch.clear();
-  // 30 times as much as a piece of it may have.
+  // 60 times as much as a piece of it may have.
   for (const std::string& key : keys) batch.put(key, value);
   EXPECT_LT(run(batch), 10 * one_wait);
   for (DbBatch::Row row = 0; row < batch.size(); ++row) {

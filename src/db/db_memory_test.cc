@@ -91,10 +91,10 @@ TEST_F(DbMemoryTest, WritesGoOnWhateverSnapshotsAreHeld) {
 // Where so many are held of each run's time that the files are not to show them one by one. They
 // end soon, while reads go on.
 TEST_F(DbMemoryTest, WritesEndWhereSnapshotsKeepTheMemory) {
-  options_.memory = 4 << 20;
+  options_.memory = 2 << 20;
   ASSERT_TRUE(open().ok());
-  constexpr int most_puts = 10'000;  // that take several times the memory
-  const std::string value(2000, 'v');
+  constexpr int most_puts = 3000;  // that take several times the memory
+  const std::string value(4000, 'v');
   std::vector<std::unique_ptr<const DbSnapshot>> snapshots;
   DbStatus status;
   uint64_t most = 0;
@@ -103,7 +103,7 @@ TEST_F(DbMemoryTest, WritesEndWhereSnapshotsKeepTheMemory) {
     status = db_->put("key" + std::to_string(i), value);
     most = std::max(most, db_->statistics().memory);
   }
-  EXPECT_LE(most, options_.memory / 2 * 3);
+  EXPECT_LE(most, options_.memory * 2);
   EXPECT_EQ(code(status), Code::out_of_memory);
   EXPECT_EQ(status.text().substr(0, 29), "snapshots and iterators keep ");
   EXPECT_TRUE(get("key0") == value);

@@ -169,11 +169,12 @@ TEST_F(DbTransactionTest, CommitsByThreadsAreReadAgainFromTheJournal) {
   options_.sync = DbSync::always;
   ASSERT_TRUE(open().ok());
   for (const int step : {1, 2, 3}) {
+    const std::string value = std::to_string(step);
     std::vector<std::string> keys;
     for (int i = 0; i < many; ++i) keys.push_back("key" + std::to_string(i));
     DbRows rows;
     for (int i = 0; i < many; ++i) {
-      i % 3 < step ? rows.put(keys[i], std::to_string(step)) : rows.erase(keys[i]);
+      i % 3 < step ? rows.put(keys[i], value) : rows.erase(keys[i]);
     }
     const auto transaction = begin({.threads = 4});
     ASSERT_TRUE(transaction->run(rows).ok());
@@ -181,8 +182,7 @@ TEST_F(DbTransactionTest, CommitsByThreadsAreReadAgainFromTheJournal) {
     const std::unique_ptr<Db> other = open_after_power_loss(false);
     ASSERT_NE(other, nullptr);
     for (int i = 0; i < many; ++i) {
-      ASSERT_EQ(get(*other, keys[i]), i % 3 < step ? std::to_string(step) : get(*other, "none"))
-          << i;
+      ASSERT_EQ(get(*other, keys[i]), i % 3 < step ? value : get(*other, "none")) << i;
     }
   }
 }
