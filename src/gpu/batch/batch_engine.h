@@ -59,6 +59,7 @@ class BatchEngine {
   // `totals` is summed up at the end.
   void run(const View& table, BatchView batch, bool has_gets, bool has_dependent,
            const Totals& totals, Stream stream) {
+    if (batch.rows <= fused_rows) batch.most_listed = RankKernel::most_listed(batch.rows);
     PartOfSteps<Kind> part = part_of(table, batch, totals);
     part.has_gets = has_gets;
     part.has_dependent = has_dependent;
@@ -87,6 +88,8 @@ class BatchEngine {
   static constexpr uint32_t columns = 10;  // of a row
 
   static constexpr uint32_t few_rows = 1 << 12;  // of FewKernel, each with a warp
+  // Steps of so many are one launch, where the device can: launches would take longer.
+  static constexpr uint32_t fused_rows = SortCounts::blocks * fused_threads;
 
   void run_few(const View& table, const BatchView& batch, const Totals& totals, Stream stream) {
     using Few = FewKernel<Kind>;
@@ -156,8 +159,10 @@ class BatchEngine {
       sort.slots[i] = column(6 + 2 * i);
       sort.rows[i] = column(7 + 2 * i);
     }
-    batch.sorted_slots = sort.slots[(sort.passes + 1) % 2];
-    batch.sorted_rows = sort.rows[(sort.passes + 1) % 2];
+    batch.sorted_slots = sort.slots[sort.last()];
+    batch.sorted_rows = sort.rows[sort.last()];
+    // The list is gone where the sort needs its columns.
+    batch.listed = reinterpret_cast<uint64_t*>(sort.slots[1 - sort.last()]);
     const uint64_t bytes = cleared_bytes(batch.writers.slots, sort_blocks(batch.rows));
     return {table, batch, totals, cleared_.data(), bytes, sort};
   }
@@ -167,12 +172,11 @@ class BatchEngine {
     return std::min((rows + rows_per_block - 1) / rows_per_block, SortCounts::blocks);
   }
 
-  // In one launch, where the device can and rows are so few that launches would take longer.
+  // In one launch, where the device can and rows are few.
   template <class Sequence>
   bool fuse(const Sequence& sequence, uint32_t rows, Stream stream) {
-    constexpr uint32_t most = SortCounts::blocks * fused_threads;
     if constexpr (requires { device_.launch_fused(stream, 1, sequence); }) {
-      if (rows > most) return false;
+      if (rows > fused_rows) return false;
       require_device(device_.launch_fused(stream, sort_blocks(rows), sequence),
                      "launch the kernels of a part");
       return true;

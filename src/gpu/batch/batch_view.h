@@ -5,11 +5,13 @@
 //   mark     every writer enters its key into the writer table
 //   get      gets of keys that nobody writes go straight to the index; the others are put off
 //   update   so do writers that are alone with their key; extend takes those that found no place
-//   sort     writers of keys with several are sorted by key, stably (gpu/batch/sort_kernels.h)
+//   sort     writers of keys with several are sorted by key, stably (gpu/batch/sort_kernels.h), or,
+//            where they are few, by counting those before each (gpu/batch/rank_kernel.h)
 //   begin    the first of each group reads the index; whoever follows a put or an erase knows what
 //            that left
 //   streak   operations whose result depends on the state before are applied one by one
-//   end      the last of each group leaves its result in the index
+//   end      the last of each group leaves its result in the index; where nothing depends on the
+//            state before, it does so in one kernel with `begin`
 //   late     a get finds the last writer before it among the sorted ones, and applies that; groups
 //            that found no memory are answered reply_retry
 // A reply is the state before the request, so the state after a writer is its operation applied to
@@ -42,6 +44,8 @@ struct alignas(64) PartCounters {
   uint32_t failed_writes = 0;  // of writers that are alone
   uint32_t left = 0;           // over, by TryKernel
   uint32_t any_grouped = 0;    // whether a bit of grouped_bits is set
+  uint32_t listed = 0;         // grouped rows, where they are listed
+  uint32_t too_many = 0;       // whether they are more than the list takes
 };
 
 struct BatchView {
@@ -60,6 +64,8 @@ struct BatchView {
   WriterTable writers;
   uint32_t* slot_of_row = nullptr;   // of writers
   uint32_t* grouped_bits = nullptr;  // a bit per row: one of several writers of its key
+  uint64_t* listed = nullptr;        // the slots of these above their rows, in no order
+  uint32_t most_listed = 0;          // 0: they are not listed
   uint32_t* failed_rows = nullptr;
   uint32_t* done_bits = nullptr;  // a bit per row: TryKernel claimed its slot
   uint32_t* left_rows = nullptr;  // the other rows, in no order
@@ -82,6 +88,15 @@ struct BatchView {
   // to the same place.
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void note_grouped() const {
     if (counters->any_grouped == 0) counters->any_grouped = 1;
+  }
+  // Lists the rows of the lanes that are `grouped`, as far as there is room; all lanes of a warp
+  // call.
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void list_grouped(const Lane& lane, uint32_t row,
+                                                         bool grouped) const;
+  // Whether the sorted rows are those of the list.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool takes_listed() const {
+    return most_listed != 0 && counters->too_many == 0;
   }
   // Where nobody asked for replies, and no key comes twice, there are no columns for them.
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void reply(uint32_t row, KeyState before) const {
@@ -128,6 +143,20 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t append(const Lane& lane, uint32_t*
   uint32_t first = 0;
   if (number == 0) first = Lane::atomic_add(length, count_bits(wanted));
   return lane.shuffle(whole_warp, first, 0) + count_below(wanted, number);
+}
+
+template <class Lane>
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void BatchView::list_grouped(const Lane& lane, uint32_t row,
+                                                                  bool grouped) const {
+  // Nothing is lost with rows that nobody will look for.
+  if (most_listed == 0 || Lane::load(&counters->too_many) != 0) return;
+  const uint32_t at = append(lane, &counters->listed, grouped);
+  if (!grouped) return;
+  if (at < most_listed) {
+    listed[at] = uint64_t{slot_of_row[row]} << 32 | row;
+  } else {
+    counters->too_many = 1;
+  }
 }
 
 }  // namespace isotherm

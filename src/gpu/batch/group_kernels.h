@@ -23,6 +23,27 @@ struct GroupPosition {
   }
 };
 
+// Notes where the group lies, and replies where the writer before says it. True where operations
+// that depend on their state begin.
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool begin_group(const BatchView& batch, uint32_t i,
+                                                      const GroupPosition& position) {
+  if (position.head) batch.writers.start[position.slot] = i;
+  if (position.tail) batch.writers.end[position.slot] = i + 1;
+  bool known = position.head;
+  if (!position.head) {
+    const uint32_t before = batch.sorted_rows[i - 1];
+    known = is_constant(batch.op_of(before));
+    if (known) batch.reply(position.row, batch.apply_row(before, {}));
+  }
+  return known && !position.tail && !is_constant(batch.op_of(position.row));
+}
+
+// Whether the group's key was absent, whatever the index shows of it by now.
+ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool was_absent(const BatchView& batch,
+                                                     const GroupPosition& position) {
+  return batch.tried && batch.writers.many[position.slot] == WriterTable::was_absent;
+}
+
 template <class Kind>
 struct GroupBeginKernel {
   static constexpr uint32_t blocks_per_multiprocessor = 6;
@@ -45,8 +66,8 @@ struct GroupBeginKernel {
       bool is_streak = false;
       if (i < size) {
         position = GroupPosition::at(batch, i, size);
-        is_streak = begin(i, position);
-        if (position.head && !was_absent(position)) {
+        is_streak = begin_group(batch, i, position);
+        if (position.head && !was_absent(batch, position)) {
           home = home_of_row(table, table.hash(batch.keys[position.row]), position.row);
         }
       }
@@ -58,28 +79,11 @@ struct GroupBeginKernel {
       }
     }
   }
-
- private:
-  // Whatever the index shows of the key by now.
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool was_absent(const GroupPosition& position) const {
-    return batch.tried && batch.writers.many[position.slot] == WriterTable::was_absent;
-  }
-  // Notes where the group lies, and replies where the writer before says it. True where operations
-  // that depend on their state begin.
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool begin(uint32_t i, const GroupPosition& position) const {
-    if (position.head) batch.writers.start[position.slot] = i;
-    if (position.tail) batch.writers.end[position.slot] = i + 1;
-    bool known = position.head;
-    if (!position.head) {
-      const uint32_t before = batch.sorted_rows[i - 1];
-      known = is_constant(batch.op_of(before));
-      if (known) batch.reply(position.row, batch.apply_row(before, {}));
-    }
-    return known && !position.tail && !is_constant(batch.op_of(position.row));
-  }
 };
 
-template <class Kind>
+// `begins`: of a part in which nothing depends on the state before, so that what GroupBeginKernel
+// does is done, too: the index is read where it is written.
+template <class Kind, bool begins = false>
 struct GroupEndKernel {
   static constexpr uint32_t blocks_per_multiprocessor = 4;
   static constexpr uint32_t threads = find_threads;
@@ -102,11 +106,13 @@ struct GroupEndKernel {
       typename Kind::Home home;
       KeyState last;
       if (i < size) position = GroupPosition::at(batch, i, size);
+      if (begins && i < size) begin_group(batch, i, position);
       if (position.tail) {
         home = home_of_row(table, table.hash(batch.keys[position.row]), position.row);
         last = batch.after(position.row);
       }
       const auto at = Kind::template find_place<tile_lanes, 2>(tile, *shared, home);
+      if (begins && position.tail) reply_to_head(i, position, at.word, at.found);
       if (position.tail && Kind::template write<Lane>(at, home, last)) {
         entries += static_cast<int32_t>(last.found) - static_cast<int32_t>(at.found);
         home.clear();
@@ -118,6 +124,23 @@ struct GroupEndKernel {
   }
 
  private:
+  // What the index showed before the group. Others of the group have asked the writer before.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void reply_to_head(uint32_t i, const GroupPosition& position,
+                                                          uint64_t word, uint32_t found) const {
+    const uint32_t row = batch.sorted_rows[head_of(i, position.slot)];
+    if (was_absent(batch, position)) found = 0;
+    batch.reply(row, {word, static_cast<uint8_t>(found)});
+  }
+  // Where the group of the row at `i` begins: most are short.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t head_of(uint32_t i, uint32_t slot) const {
+    uint32_t head = i;
+    uint32_t step = 1;
+    for (; step <= head && batch.sorted_slots[head - step] == slot; step *= 2) head -= step;
+    for (; step != 0; step /= 2) {
+      if (step <= head && batch.sorted_slots[head - step] == slot) head -= step;
+    }
+    return head;
+  }
   // What no lane could write by itself.
   template <class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void leave(const SoleWriterTile<Lane>& tile,

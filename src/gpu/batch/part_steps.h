@@ -2,17 +2,20 @@
 // order. See gpu/batch/batch_view.h for what each is for.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "gpu/batch/direct_kernels.h"
 #include "gpu/batch/extend_kernel.h"
 #include "gpu/batch/few_kernel.h"
 #include "gpu/batch/group_kernels.h"
+#include "gpu/batch/rank_kernel.h"
 #include "gpu/batch/sort_kernels.h"
 #include "gpu/batch/streak_kernel.h"
 #include "gpu/batch/try_kernels.h"
 #include "gpu/batch/update_kernels.h"
 #include "gpu/kernel/settle_kernels.h"
+#include "gpu/platform/steps.h"
 
 namespace isotherm {
 
@@ -37,6 +40,8 @@ struct SortColumns {
     pass.rows_out = rows[number % 2];
     return pass;
   }
+  // Where the last pass leaves them.
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t last() const { return (passes + 1) % 2; }
 };
 
 // What all sequences are about. Its columns are set in `batch`.
@@ -57,15 +62,59 @@ struct PartOfSteps {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void end(Steps& steps) const {
     if (steps.any(&batch.counters->failed_writes)) steps.run(ExtendKernel<Kind>{table, batch});
     if (steps.any(&batch.counters->any_grouped)) {
-      steps.run_large(DigitsKernel{sort.pass(batch, 0), sort.passes});
-      for (uint32_t number = 0; number < sort.passes; ++number) {
-        steps.run_large(SweepKernel{sort.pass(batch, number)});
+      sort_grouped(steps);
+      if (has_dependent) {
+        steps.run(GroupBeginKernel<Kind>{table, batch});
+        if (steps.any(&batch.counters->streaks)) steps.run(StreakKernel{batch});
+        steps.run(GroupEndKernel<Kind>{table, batch});
+      } else {
+        steps.run(GroupEndKernel<Kind, true>{table, batch});
       }
-      steps.run(GroupBeginKernel<Kind>{table, batch});
-      if (has_dependent && steps.any(&batch.counters->streaks)) steps.run(StreakKernel{batch});
-      steps.run(GroupEndKernel<Kind>{table, batch});
     }
     steps.run(LateKernel<typename Kind::Totals>{batch, totals});
+  }
+
+ private:
+  ISOTHERM_EITHER_SIDE
+  template <class Steps>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void sort_grouped(Steps& steps) const {
+    if (batch.most_listed == 0) return sort_all(steps);
+    const bool too_many = steps.any(&batch.counters->too_many);
+    if (too_many) sort_all(steps);
+    if (!too_many || !Steps::reads_counts) {
+      steps.run(RankKernel{batch, sort.slots[sort.last()], sort.rows[sort.last()]});
+    }
+  }
+  ISOTHERM_EITHER_SIDE
+  template <class Steps>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void sort_all(Steps& steps) const {
+    steps.run_large(DigitsKernel{sort.pass(batch, 0), sort.passes});
+    for (uint32_t number = 0; number < sort.passes; ++number) {
+      steps.run_large(SweepKernel{sort.pass(batch, number)});
+    }
+  }
+};
+
+// A kernel and another that does not wait for what the first one does.
+template <class First, class Second>
+struct BothKernels {
+  static_assert(threads_of<First>() == threads_of<Second>());
+  static constexpr uint32_t threads = First::threads;
+  static constexpr uint32_t blocks_per_multiprocessor =
+      std::min(First::blocks_per_multiprocessor, Second::blocks_per_multiprocessor);
+  union Shared {
+    typename First::Shared first;
+    typename Second::Shared second;
+  };
+
+  First first;
+  Second second;
+
+  template <class Lane>
+  ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
+    first(lane);
+    lane.sync_block();  // the same memory serves both
+    second(lane);
   }
 };
 
@@ -79,12 +128,26 @@ struct PartSteps {
     steps.clear(part.cleared, part.cleared_bytes);
     steps.run(MarkKernel<Kind>{part.table, part.batch});
     if (part.has_gets) {
-      steps.run(GetKernel<Kind>{part.table, part.batch});
-      steps.run(UpdateKernel<Kind, false>{part.table, part.batch});
+      answer_alone(steps);
     } else {
       steps.run(UpdateKernel<Kind, true>{part.table, part.batch});
     }
     part.end(steps);
+  }
+
+ private:
+  // Gets of keys that nobody writes, and writers that are alone.
+  ISOTHERM_EITHER_SIDE
+  template <class Steps>
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void answer_alone(Steps& steps) const {
+    const GetKernel<Kind> get{part.table, part.batch};
+    const UpdateKernel<Kind, false> update{part.table, part.batch};
+    if constexpr (requires { Kind::finds_beside_writes; }) {
+      steps.run(BothKernels<GetKernel<Kind>, UpdateKernel<Kind, false>>{get, update});
+    } else {
+      steps.run(get);
+      steps.run(update);
+    }
   }
 };
 

@@ -105,7 +105,7 @@ struct DigitsKernel {
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
-    if (pass.batch.counters->any_grouped == 0) return;
+    if (pass.batch.counters->any_grouped == 0 || pass.batch.takes_listed()) return;
     auto* shared = lane.template shared<Shared>();
     for (uint32_t p = 0; p < passes; ++p) {
       for (uint32_t d = lane.thread(); d < pass.digits(); d += threads) shared->digits[p][d] = 0;
@@ -143,7 +143,7 @@ struct SweepKernel {
 
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
-    if (pass.batch.counters->grouped == 0) return;
+    if (pass.batch.counters->grouped == 0 || pass.batch.takes_listed()) return;
     auto* shared = lane.template shared<Shared>();
     if (lane.thread() == 0) {
       shared->block = Lane::atomic_add(&pass.counts->begun[pass.number], 1u);

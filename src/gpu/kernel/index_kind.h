@@ -11,6 +11,8 @@
 // Lookups and writes by the tiles of a warp, all lanes of which call together; lanes without a home
 // take part:
 //   find            the entry's word
+//   finds_beside_writes   (a constant that the kind may have) `find` and `write` of lanes may be in
+//                   one kernel, for different keys
 //   find_place      the state of the key, and where its lane may write: slot, found, word
 //   find_first_place   the same, with the free slot that every key of this home would take first
 //   write           takes the key from that state to another; false: a tile has to
@@ -29,7 +31,8 @@
 //   Scan            a kernel that walks over all entries, from a bound on
 //
 // Memory. FindShared and PlaceShared are what a block of find_threads lanes keeps for them.
-// Threads. A key has one writer in a kernel, but for claims; nobody writes while `find` runs.
+// Threads. A key has one writer in a kernel, but for claims; nobody writes while `find` runs, but
+// as above.
 #pragma once
 
 #include <concepts>

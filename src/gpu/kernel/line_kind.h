@@ -28,6 +28,8 @@ struct LineKind {
   template <class Device>
   using Owner = LineOwner<Device>;  // gpu/table/line_owner.h
   using Scan = ScanKernel;          // gpu/table/scan_kernel.h
+  // Writes of lanes change no slot but that of their key, and no chain.
+  static constexpr bool finds_beside_writes = true;
 
   template <uint32_t rows_per_tile, class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE static Found find(const SteadyTile<Lane>& tile,

@@ -73,6 +73,8 @@ __global__ void __launch_bounds__(threads_of<Kernel>(), least_blocks<Kernel>())
 // Steps of one kernel (gpu/platform/steps.h), whose blocks meet before each but the first.
 class FusedSteps {
  public:
+  static constexpr bool reads_counts = true;
+
   __device__ void clear(void* at, uint64_t bytes) {
     meet();
     auto* words = static_cast<uint64_t*>(at);

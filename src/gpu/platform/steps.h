@@ -34,6 +34,8 @@ template <class Device>
 class LaunchedSteps {
  public:
   using Stream = typename Device::Stream;
+  // Where a count decides between two ways, both are gone; kernels of the wrong one do nothing.
+  static constexpr bool reads_counts = false;
 
   // `large_blocks`: of kernels by run_large.
   LaunchedSteps(Device& device, Stream stream, uint32_t rows, uint32_t large_blocks)
@@ -83,6 +85,8 @@ inline constexpr uint32_t fused_threads = 512;
 // Finds out how much memory of a block the steps of a sequence want.
 class SharedBytesOfSteps {
  public:
+  static constexpr bool reads_counts = false;
+
   void clear(void* /*at*/, uint64_t /*bytes*/) {}
   template <class Kernel>
   void run(const Kernel& /*kernel*/) {
