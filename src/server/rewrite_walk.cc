@@ -8,9 +8,10 @@ namespace isotherm {
 
 const std::vector<RewriteWalk::Found>& RewriteWalk::next(uint64_t record_bytes) {
   found_.clear();
-  for (uint64_t bytes = 0; !at_end_ && bytes < record_bytes && found_.size() < most_keys;) {
+  uint64_t bytes = 0;
+  do {
     bytes += step(record_bytes);
-  }
+  } while (!at_end_ && bytes < record_bytes && found_.size() < most_keys);
   return found_;
 }
 

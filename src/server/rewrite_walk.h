@@ -26,8 +26,9 @@ class RewriteWalk {
 
   RewriteWalk(Worker& worker, uint32_t database) : worker_(worker), database_(database) {}
 
-  // The next keys, until their records have so many bytes; more than `most_keys` where a step has
-  // them. They stay until the next call. Throws std::bad_alloc.
+  // The next keys, until their records have so many bytes, but of one step at least; more than
+  // `most_keys` where a step has them. They stay until the next call. Not at the end. Throws
+  // std::bad_alloc.
   const std::vector<Found>& next(uint64_t record_bytes);
   bool at_end() const { return at_end_; }
 

@@ -67,5 +67,11 @@ TEST_F(RewriteWalkTest, ShortKeysAreShownManyAtATime) {
   EXPECT_LE(walk(1 << 20, keys), keys / RewriteWalk::most_keys + 1);
 }
 
+// As of a cap of a few bytes.
+TEST_F(RewriteWalkTest, WithoutRoomItGoesOnAllTheSame) {
+  for (size_t i = 0; i < 100; ++i) put(std::to_string(i), "value");
+  walk(0, 100);
+}
+
 }  // namespace
 }  // namespace isotherm::rewrite_walk_test
