@@ -300,7 +300,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   std::string erase_flushed(const std::set<uint32_t>& databases);
   std::string take_in(const std::shared_ptr<TreeRun>& run);
   std::string take_in_all(TreeRun& run, const TreeMeta& meta);
-  std::string take_in_by_moments(const TreeRun& run, const std::vector<uint64_t>& inside,
+  std::string take_in_by_moments(TreeRun& run, const std::vector<uint64_t>& inside,
                                  const TreeMeta& meta);
   std::string try_to_take_in(const std::shared_ptr<TreeRun>& run);
   void wait_for_older_batches();

@@ -47,8 +47,9 @@ void Tree::let_go(uint64_t moment) {
 // Those that show a part of the run, since it was active when they were taken, in their order. None
 // where moments keep little; where they are more than 16, since a piece for each would cost too
 // much; before the files have a meta record, which a start would take for all of the journal's.
-// None of those that an iterator goes over, which keeps the run anyway; and none that was taken
-// before the run's database was flushed, which the files do by the whole run.
+// None of those that an iterator goes over, which keeps the run anyway; none that was taken before
+// the run's database was flushed, which the files do by the whole run; and none of which the files
+// may have more than it shows, since to take the run in was tried.
 std::vector<uint64_t> Tree::moments_inside(const TreeRun& run) const {
   constexpr size_t most_pieces = 16;
   std::vector<uint64_t> inside;
@@ -64,7 +65,8 @@ std::vector<uint64_t> Tree::moments_inside(const TreeRun& run) const {
     const MomentSources& sources = *moment->sources_;
     if (sources.runs_.empty() || sources.runs_.front().get() != &run) continue;
     const bool flushed_later = !sources.hidden_ && run.flushed.contains(moment->database_);
-    if (moment->sources_.use_count() == 1 && !flushed_later) inside.push_back(number);
+    const bool shows_all = number >= run.in_files_upto;
+    if (moment->sources_.use_count() == 1 && !flushed_later && shows_all) inside.push_back(number);
   }
   if (inside.size() > most_pieces) inside.clear();
   return inside;
@@ -105,7 +107,7 @@ void Tree::show_from_files(const TreeRun& run, uint64_t inside) {
 // and last the rest. The journal has all of it until then, so a start after a crash in between
 // makes the run again. Where a piece fails, the moments before it are shown already, and are not
 // inside any more when it is tried again.
-std::string Tree::take_in_by_moments(const TreeRun& run, const std::vector<uint64_t>& inside,
+std::string Tree::take_in_by_moments(TreeRun& run, const std::vector<uint64_t>& inside,
                                      const TreeMeta& meta) {
   TreeMeta before;
   {
@@ -117,13 +119,16 @@ std::string Tree::take_in_by_moments(const TreeRun& run, const std::vector<uint6
   uint64_t behind = 0;  // what moment the files have the run's changes of
   for (const uint64_t moment : inside) {
     const std::vector<TreeEntry> changes = order->changes(moment, behind);
+    run.in_files_upto = moment;
     std::string problem;
     if (!changes.empty()) problem = files_->ingest(changes, before, options_.writers);
     if (!problem.empty()) return problem;
     show_from_files(run, moment);
     behind = moment;
   }
-  return files_->ingest(order->changes(RunEntry::latest, behind), meta, options_.writers);
+  const std::vector<TreeEntry> rest = order->changes(RunEntry::latest, behind);
+  run.in_files_upto = RunEntry::latest;
+  return files_->ingest(rest, meta, options_.writers);
 }
 
 // As `hides`; else `files` are what is to be asked.

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -303,6 +304,24 @@ TEST_F(FullMomentTest, ShowsNothingOfFilesThatTookInMoreThanTheySaid) {
   more.clear();
   ASSERT_TRUE(tree_->flush());
   EXPECT_EQ(all(*moment), before);
+}
+
+// An iterator over the moment was there the first time, so a later one had its piece then.
+TEST_F(FullMomentTest, ShowsNothingOfThePieceOfALaterMoment) {
+  const auto moment = tree_->take_moment(0);
+  const Model before = all(*moment);
+  std::optional<TreeIterator> iterator(moment->iterator(tree_key({}), tree_key({}, 1)));
+  change_some();
+  change("later", "1");
+  const auto later = tree_->take_moment(0);
+  const Model behind = all(*later);
+  change("last", "1");
+  disk_.throws_behind = true;
+  EXPECT_FALSE(tree_->flush());
+  iterator.reset();
+  ASSERT_TRUE(tree_->flush());
+  EXPECT_TRUE(all(*moment) == before);
+  EXPECT_TRUE(all(*later) == behind);
 }
 
 // They keep the run themselves.

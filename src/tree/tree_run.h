@@ -110,8 +110,9 @@ class TreeRun {
   JournalSegment begins_with;
   // Of a sealed run, for who takes it in: all that it has is on disk in the journal.
   bool in_journal = false;
-  // And the files may have all of it, since to take it in was tried.
-  bool may_be_in_files = false;
+  // And the files may have what it had at this moment, or all of it (RunEntry::latest), since to
+  // take it in was tried.
+  uint64_t in_files_upto = 0;
   // Databases of which nothing that is older than this run is left.
   std::set<uint32_t> flushed;
 

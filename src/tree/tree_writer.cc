@@ -300,13 +300,11 @@ std::string Tree::take_in(const std::shared_ptr<TreeRun>& run) {
   return {};
 }
 
-// By pieces where moments inside the run would keep too much; never where the files may have all
-// of it, since moments would be shown what came later.
+// By pieces where moments inside the run would keep too much.
 std::string Tree::take_in_all(TreeRun& run, const TreeMeta& meta) {
-  std::vector<uint64_t> inside;
-  if (!run.may_be_in_files) inside = moments_inside(run);
+  const std::vector<uint64_t> inside = moments_inside(run);
   if (!inside.empty()) return take_in_by_moments(run, inside, meta);
-  run.may_be_in_files = true;
+  run.in_files_upto = RunEntry::latest;
   return files_->ingest(run.all(files_->lasts(), options_.writers), meta, options_.writers);
 }
 
