@@ -273,9 +273,8 @@ void Tree::grouped(uint64_t token) {
 }
 
 bool Tree::takes(uint32_t database, std::string_view key, uint64_t value_bytes) const {
-  thread_local std::string tree_key;
-  TreeRecord::put_key(database, key, tree_key);
-  return files_->takes(tree_key, value_bytes);
+  const TreeKey tree_key(database, key);
+  return files_->takes(tree_key.text(), value_bytes);
 }
 
 bool Tree::refuses() const {
