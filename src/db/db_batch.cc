@@ -73,7 +73,7 @@ void DbBatch::State::run_rows(Row first, Row end, uint64_t most_bytes) {
       std::any_of(columns.op + first, columns.op + end, [](Op op) { return op == Op::get; });
   const bool cuts = most_bytes != 0 && bytes > most_bytes && !has_reads;
   if (end - first == rows().size() && !cuts) {
-    if (bytes != 0 && !has_room(bytes)) return refuse_writes(first, end);
+    if (rows().writes() && !has_room(bytes)) return refuse_writes(first, end);
     return lease.submit();
   }
   for (Row row = first; row < end;) {

@@ -113,6 +113,11 @@ TEST_F(DbMemoryTest, WritesEndWhereSnapshotsKeepTheMemory) {
   const DbBatch::Row row = batch.put("key0", value);
   EXPECT_EQ(code(batch.run()), Code::out_of_memory);
   EXPECT_EQ(code(batch.status(row)), Code::out_of_memory);
+  // Of what is erased the runs keep more.
+  batch.clear();
+  const DbBatch::Row erased = batch.erase("key0");
+  EXPECT_EQ(code(batch.run()), Code::out_of_memory);
+  EXPECT_EQ(code(batch.status(erased)), Code::out_of_memory);
   snapshots.clear();
   put("key0", "new");
   EXPECT_EQ(get("key0"), "new");
