@@ -9,6 +9,7 @@
 
 #include "db/statuses.h"
 #include "isotherm/db_batch.h"
+#include "items/worth_threads.h"
 #include "models/db_fixture.h"
 #include "models/failing_memory.h"
 
@@ -121,6 +122,39 @@ TEST_F(DbMemoryTest, WritesEndWhereSnapshotsKeepTheMemory) {
   snapshots.clear();
   put("key0", "new");
   EXPECT_EQ(get("key0"), "new");
+}
+
+// Else others would run over the cap from then on.
+TEST_F(DbMemoryTest, AGroupByThreadsThatLacksMemoryGivesBackWhatItWasLent) {
+  db_.reset();
+  options_.memory = 2 << 20;
+  DbState state(options_, folder_, files_, make_sorted_);
+  constexpr int checked = worth_threads(1 << 14);
+  constexpr size_t value_bytes = 12 << 20;
+  WritePlan::Checks checks;
+  for (int i = 0; i < checked; ++i) checks.emplace("absent" + std::to_string(i), 0);
+  WriteGroup first, second;
+  first.put("first", std::string(value_bytes, '1'));
+  second.put("second", "2");
+  const WritePlan::Part parts[] = {{&first, &checks}, {&second, nullptr}};
+  int64_t refused = 0;
+  bool failed = true;
+  for (int64_t works = 0; failed; ++works) {
+    const FailingMemory failing(works);
+    try {
+      refused += state.write(parts, {}, 2).ok() ? 0 : 1;
+    } catch (const std::bad_alloc&) {
+      ++refused;
+    }
+    failed = FailingMemory::failed();
+  }
+  EXPECT_GT(refused, 0);
+  Worker worker(state.engine());
+  Batch batch;
+  const std::string more(2 * value_bytes, 'm');  // than the cap and what writes may take beyond it
+  batch.put("more", more, option::over_cap);
+  worker.submit(batch);
+  EXPECT_EQ(batch.reply(0).status, Status::out_of_memory);
 }
 
 TEST_F(DbMemoryTest, WhatABatchHasNotFoundIsToldWithoutMemory) {

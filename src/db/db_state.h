@@ -20,6 +20,7 @@
 
 #include "db/db_workers.h"
 #include "db/key_locks.h"
+#include "db/lent_memory.h"
 #include "db/merge_functions.h"
 #include "db/statuses.h"
 #include "db/stored_journal.h"
@@ -125,9 +126,10 @@ DbStatus DbState::write_rows(DbWorkers::Lease& lease, uint64_t changes, uint64_t
     return with_reason(status_of(Status::out_of_memory));
   }
   const Batch::Row first_write = fill(lease.batch());
-  if (lent != 0) engine_.lend_memory(static_cast<int64_t>(lent));
-  submit();
-  if (lent != 0) engine_.lend_memory(-static_cast<int64_t>(lent));
+  {
+    const LentMemory memory(engine_, lent);
+    submit();
+  }
   DbStatus result = result_of(lease.batch(), first_write, pool);
   lease.clear(bytes, pool);
   return result;

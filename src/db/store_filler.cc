@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/raise_to.h"
+#include "db/lent_memory.h"
 #include "durability/journal_reader.h"
 #include "tree/tree.h"
 
@@ -121,10 +122,10 @@ bool StoreFiller::put_again(Batch::Row row, MetaRequest* with_state) {
       again.put(columns.key[row], columns.value[row], option::over_cap, columns.expiry[row],
                 columns.flags[row]);
     }
-    const auto lent = static_cast<int64_t>(columns.key[row].size() + columns.value[row].size());
-    engine_.lend_memory(lent);
-    worker_.submit(again, now_ms_);
-    engine_.lend_memory(-lent);
+    {
+      const LentMemory lent(engine_, columns.key[row].size() + columns.value[row].size());
+      worker_.submit(again, now_ms_);
+    }
     if (!is_refused(again, 0)) return true;
     if (tree == nullptr || !tree->flush()) return false;
   }
