@@ -44,6 +44,7 @@ struct alignas(64) PartCounters {
   uint32_t failed_writes = 0;  // of writers that are alone
   uint32_t left = 0;           // over, by TryKernel
   uint32_t any_grouped = 0;    // whether a bit of grouped_bits is set
+  uint32_t any_dependent = 0;  // whether an operation depends on the state before
   uint32_t listed = 0;         // grouped rows, where they are listed
   uint32_t too_many = 0;       // whether they are more than the list takes
 };
@@ -88,6 +89,9 @@ struct BatchView {
   // to the same place.
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void note_grouped() const {
     if (counters->any_grouped == 0) counters->any_grouped = 1;
+  }
+  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void note_dependent() const {
+    if (counters->any_dependent == 0) counters->any_dependent = 1;
   }
   // Lists the rows of the lanes that are `grouped`, as far as there is room; all lanes of a warp
   // call.
@@ -148,8 +152,9 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t append(const Lane& lane, uint32_t*
 template <class Lane>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void BatchView::list_grouped(const Lane& lane, uint32_t row,
                                                                   bool grouped) const {
-  // Nothing is lost with rows that nobody will look for.
-  if (most_listed == 0 || Lane::load(&counters->too_many) != 0) return;
+  if (most_listed == 0) return;
+  // Nobody will look at the list. The lanes of a warp agree, since they go on together.
+  if (lane.shuffle(whole_warp, Lane::load(&counters->too_many), 0) != 0) return;
   const uint32_t at = append(lane, &counters->listed, grouped);
   if (!grouped) return;
   if (at < most_listed) {

@@ -33,7 +33,10 @@ struct MarkKernel {
     const uint32_t stride = lane.blocks() * lane.threads();
     for (uint32_t row = lane.block() * lane.threads() + lane.thread(); row < batch.rows;
          row += stride) {
-      if (is_write(batch.op_of(row))) mark_writer<Lane>(table, batch, row);
+      const TableOp op = batch.op_of(row);
+      if (!is_write(op)) continue;
+      mark_writer<Lane>(table, batch, row);
+      if (!is_constant(op)) batch.note_dependent();
     }
   }
 };

@@ -54,7 +54,7 @@ struct PartOfSteps {
   uint64_t cleared_bytes = 0;
   SortColumns sort;
   bool has_gets = false;
-  bool has_dependent = false;  // operations other than get, put and erase
+  bool has_dependent = false;  // whether it may have operations other than get, put and erase
 
   // Writers of keys with several, and the end of the part.
   ISOTHERM_EITHER_SIDE
@@ -62,8 +62,9 @@ struct PartOfSteps {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void end(Steps& steps) const {
     if (steps.any(&batch.counters->failed_writes)) steps.run(ExtendKernel<Kind>{table, batch});
     if (steps.any(&batch.counters->any_grouped)) {
+      const bool depends = has_dependent && steps.any(&batch.counters->any_dependent);
       sort_grouped(steps);
-      if (has_dependent) {
+      if (depends) {
         steps.run(GroupBeginKernel<Kind>{table, batch});
         if (steps.any(&batch.counters->streaks)) steps.run(StreakKernel{batch});
         steps.run(GroupEndKernel<Kind>{table, batch});
