@@ -190,6 +190,8 @@ uint64_t DbState::to_lend(uint64_t changes, uint64_t bytes) const {
 uint64_t DbState::kept_by_snapshots() {
   const uint64_t cap = engine_.maxmemory();
   if (cap == 0 || !tree().holds_moments() || engine_.used_memory() < cap) return 0;
+  // A look at the runs stops all who write, and memory is at its cap most of the time.
+  if (tree().most_held_by_moments() <= cap) return 0;
   const uint64_t kept = tree().held_by_moments();
   return kept > cap ? kept : 0;
 }

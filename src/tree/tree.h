@@ -213,6 +213,8 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   bool flush();
   // Bytes of runs that moments alone keep, since the files have what they had.
   uint64_t held_by_moments() const;
+  // At the most, without a lock.
+  uint64_t most_held_by_moments() const { return most_held_.load(std::memory_order_relaxed); }
   bool holds_moments() const { return last_held_.load(std::memory_order_acquire) != 0; }
 
   // As its runs have keys.
@@ -321,6 +323,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   void note_copy();
   void tell_room();
   uint64_t other_memory() const;
+  uint64_t count_held() const;
   void count_memory(bool asks_files);
 
   bool step(const TreeMoment& moment, std::string& from, uint64_t count, int64_t now_ms,
@@ -394,6 +397,7 @@ class Tree final : public CommitSink, public DemotionHook, public Backing, publi
   Runs sealed_;  // the oldest first
   // Were taken in, and moments may hold them.
   std::vector<std::weak_ptr<TreeRun>> held_runs_;
+  mutable std::atomic<uint64_t> most_held_{0};  // bytes of these
   uint64_t next_moment_ = 1;
   JournalSegment segment_;              // the last that was begun
   std::atomic<uint64_t> last_held_{0};  // moment that somebody holds
