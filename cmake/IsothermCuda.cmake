@@ -14,7 +14,7 @@ set(ISOTHERM_CUDA_PROGRAMS "${PROJECT_BINARY_DIR}/cuda" CACHE PATH
 option(ISOTHERM_CUDA_TO_PTX
   "Of these programs make only the PTX of their kernels, which shows that the compiler takes them" OFF)
 option(ISOTHERM_CUDA_QUICK
-  "Compile the libraries unoptimised, which takes two thirds of the time: for tests without a GPU" OFF)
+  "Compile the libraries unoptimised, and their kernels to PTX alone, in half of the time: for tests without a GPU" OFF)
 set(ISOTHERM_CUCO_INCLUDE "" CACHE STRING
   "Header folders of cuCollections and its CCCL, for peer_table_bench (tools/compile_peers.sh)")
 set(ISOTHERM_HKV_INCLUDE "" CACHE PATH
@@ -98,6 +98,9 @@ endfunction()
 function(isotherm_add_gpu_library target name)
   add_library(${target} STATIC ${ARGN})
   isotherm_set_up_cuda(${target} ${ISOTHERM_CUDA_QUICK})
+  if(ISOTHERM_CUDA_QUICK)
+    set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES 90-virtual)
+  endif()
   # Shared libraries may take it in, as that of the Python package's GPU part does.
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
   add_library(isotherm::${name} ALIAS ${target})
