@@ -53,17 +53,17 @@ void ProgramFlags::take(int argc, char** argv) {
   }
 }
 
-using Flags = ProgramFlags;
-template Flags::Flag Flags::add(const std::string&, bool&, const std::string&);
-template Flags::Flag Flags::add(const std::string&, int&, const std::string&);
-template Flags::Flag Flags::add(const std::string&, uint32_t&, const std::string&);
-template Flags::Flag Flags::add(const std::string&, uint64_t&, const std::string&);
-template Flags::Flag Flags::add(const std::string&, double&, const std::string&);
-template Flags::Flag Flags::add(const std::string&, std::string&, const std::string&);
-template Flags::Flag Flags::add_list(const std::string&, std::vector<uint64_t>&,
-                                     const std::string&);
-template Flags::Flag Flags::add_list(const std::string&, std::vector<double>&, const std::string&);
-template Flags::Flag Flags::add_list(const std::string&, std::vector<std::string>&,
-                                     const std::string&);
+template ProgramFlags::Flag ProgramFlags::add(const std::string&, bool&, const std::string&);
+template ProgramFlags::Flag ProgramFlags::add(const std::string&, int&, const std::string&);
+template ProgramFlags::Flag ProgramFlags::add(const std::string&, uint32_t&, const std::string&);
+template ProgramFlags::Flag ProgramFlags::add(const std::string&, uint64_t&, const std::string&);
+template ProgramFlags::Flag ProgramFlags::add(const std::string&, double&, const std::string&);
+template ProgramFlags::Flag ProgramFlags::add(const std::string&, std::string&, const std::string&);
+template ProgramFlags::Flag ProgramFlags::add_list(const std::string&, std::vector<uint64_t>&,
+                                                   const std::string&);
+template ProgramFlags::Flag ProgramFlags::add_list(const std::string&, std::vector<double>&,
+                                                   const std::string&);
+template ProgramFlags::Flag ProgramFlags::add_list(const std::string&, std::vector<std::string>&,
+                                                   const std::string&);
 
 }  // namespace isotherm::bench
