@@ -129,7 +129,7 @@ class TreeTest : public ::testing::Test {
 // That a run is full is seen by many threads, of which one seals it.
 TEST_F(TreeTest, NoRunIsSealedThatHasHardlyBegun) {
   constexpr uint32_t batches = 320;
-  constexpr uint32_t rows = poison::sanitized ? 50 : 500;
+  constexpr uint32_t rows = poison::sanitized ? 25 : 500;
   std::atomic<uint64_t> version{0};
   const auto run_batch = [&](const std::string& name) {
     alignas(8) char memory[256];
