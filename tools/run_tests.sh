@@ -17,9 +17,9 @@ cd "$(dirname "$0")/.."
 
 stages=(setup cuda clang format layers release python linearizability system package ctest
   tsan_build scripts asan tsan tidy fuzz)
-declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=170 [clang]=390 [release]=230
-  [scripts]=110 [unit]=300 [asan]=260 [tsan_build]=200 [tsan]=250 [tidy]=190 [fuzz]=25 [ctest]=60 [python]=40
-  [package]=50 [linearizability]=60 [system]=60 [quick]=120 [noise]=900)
+declare -A allowance=([setup]=60 [format]=10 [layers]=5 [cuda]=165 [clang]=320 [release]=280
+  [scripts]=60 [unit]=300 [asan]=320 [tsan_build]=190 [tsan]=205 [tidy]=35 [fuzz]=25 [ctest]=75 [python]=50
+  [package]=50 [linearizability]=40 [system]=50 [quick]=120 [noise]=900)
 export ISOTHERM_TEST_LONG=0
 fuzz_seconds=10
 histories=20

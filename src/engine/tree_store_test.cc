@@ -472,13 +472,12 @@ TEST_P(TreeStoreTest, MemoryStaysWithinTheCapWithTenTimesAsMuchData) {
   open();
   if (!lasts()) GTEST_SKIP() << "a fake device takes its time";
   constexpr int keys = poison::sanitized ? 2'000 : 5'000;
-  constexpr int at_once = keys / 50;
   const std::string value(20'000'000 / keys, 'v');
   uint64_t most = 0;
-  for (int i = 0; i < keys; i += at_once) {
+  for (int i = 0; i < keys; i += keys / 50) {
     Batch batch;
     std::vector<std::string> names;
-    for (int j = i; j < i + at_once; ++j) names.push_back("key" + std::to_string(j));
+    for (int j = i; j < i + keys / 50; ++j) names.push_back("key" + std::to_string(j));
     for (const std::string& name : names) batch.put(name, value);
     worker_->submit(batch);
     for (Batch::Row row = 0; row < batch.size(); ++row)

@@ -42,9 +42,9 @@ constexpr uint64_t readers = 2;
 constexpr uint64_t kept_keys = 64;
 constexpr uint64_t passing_keys = 20'000;
 constexpr uint64_t rows = 64;
-constexpr uint64_t cap = 4 << 20;
+constexpr uint64_t cap = 2 << 20;
 // How many times as many looks there are where nothing was evicted, or fetched, before.
-constexpr uint64_t most_longer = 20;
+constexpr uint64_t most_longer = 60;
 constexpr int64_t begin_ms = 1'700'000'000'000;
 constexpr int64_t some_day_ms = begin_ms + 1'000'000'000;
 
