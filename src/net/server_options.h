@@ -56,7 +56,8 @@ struct ServerOptions {
   std::string memcached_unixsocket;
   uint32_t memcached_unixsocket_mask = 0700;
   std::vector<std::string> bind = {"127.0.0.1"};
-  uint32_t threads = 0;  // event loops; 0: one per core
+  uint32_t threads = 0;     // event loops; 0: one per core
+  std::string requirepass;  // of Redis clients; empty: none
   uint32_t maxclients = 10'000;
   uint32_t timeout = 0;          // seconds after which a silent client is closed; 0: never
   uint32_t tcp_keepalive = 300;  // seconds between probes of a silent client; 0: none
@@ -78,6 +79,10 @@ struct ServerOptions {
 
   bool has_packets() const {
     return !memcached_packets.empty() || !memcached_packets_address.empty();
+  }
+  bool serves_memcached() const {
+    return memcached_port >= 0 || memcached_udp_port >= 0 || !memcached_unixsocket.empty() ||
+           has_packets();
   }
 };
 

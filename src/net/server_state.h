@@ -24,6 +24,7 @@
 #include "net/counters.h"
 #include "net/live_options.h"
 #include "net/memcached_shared.h"
+#include "net/password.h"
 #include "net/pause.h"
 #include "net/proven_addresses.h"
 #include "net/rate_meter.h"
@@ -113,6 +114,7 @@ struct ServerState {
   const std::string replication_id = draw_id();  // likewise
 
   LiveOptions live;
+  Password password{options.requirepass};
   SlowLog slow_log{options.slowlog_log_slower_than, options.slowlog_max_len};
   Pause pause;
   SaveJob saves;

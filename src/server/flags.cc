@@ -233,6 +233,10 @@ void add_client_options(CLI::App& app, net::ServerOptions& options) {
   constexpr int most_seconds = std::numeric_limits<int>::max();
   app.add_option("--maxclients", options.maxclients, "Most clients at one time [10000]")
       ->check(CLI::Range(1, 1'000'000));
+  app.add_option(
+      "--requirepass", options.requirepass,
+      "Password that Redis clients must give (AUTH) before anything else; memcached's are "
+      "not asked for one [none]");
   add_memory_option(app, "--proto-max-bulk-len",
                     "Longest key or value that a client may send [512mb]",
                     options.proto_max_bulk_len, least_bulk, most_bulk);

@@ -179,6 +179,8 @@ TEST(FlagsTest, TakesAllOptions) {
                       "1kb",
                       "--maxclients",
                       "5",
+                      "--requirepass",
+                      "open sesame",
                       "--timeout",
                       "7",
                       "--tcp-keepalive",
@@ -209,6 +211,7 @@ TEST(FlagsTest, TakesAllOptions) {
   EXPECT_EQ(options.store.gpu_values, 8ull << 30);
   EXPECT_EQ(options.store.gpu_values_from, 1024u);
   EXPECT_EQ(options.maxclients, 5u);
+  EXPECT_EQ(options.requirepass, "open sesame");
   EXPECT_EQ(options.timeout, 7u);
   EXPECT_EQ(options.tcp_keepalive, 0u);
   EXPECT_EQ(options.proto_max_bulk_len, 2ull << 20);

@@ -12,11 +12,6 @@ struct Needs {
   const char* what;
 };
 
-bool serves_memcached(const net::ServerOptions& options) {
-  return options.memcached_port >= 0 || options.memcached_udp_port >= 0 ||
-         !options.memcached_unixsocket.empty() || options.has_packets();
-}
-
 std::vector<Needs> needs_of(const net::ServerOptions& options) {
   const Options& store = options.store;
   const bool index_on_gpu = store.device != DeviceChoice::cpu && store.gpu_items == 0;
@@ -33,6 +28,9 @@ std::vector<Needs> needs_of(const net::ServerOptions& options) {
        store.router.choice == RouterChoice::histogram,
        "needs --router histogram"},
       {{"--index-item-bytes"}, store.index != IndexChoice::line, "needs --index cuckoo or set"},
+      {{"--requirepass"},
+       options.port >= 0 || !options.unixsocket.empty(),
+       "needs a port for Redis clients"},
       {{"--unixsocketperm"}, !options.unixsocket.empty(), "needs --unixsocket"},
       {{"--memcached-unixsocket-mask"},
        !options.memcached_unixsocket.empty(),
@@ -46,7 +44,7 @@ std::vector<Needs> needs_of(const net::ServerOptions& options) {
       {{"--memcached-max-connections", "--memcached-idle-timeout", "--memcached-item-size-max",
         "--memcached-reqs-per-event", "--memcached-disable-flush-all",
         "--memcached-disable-dumping"},
-       serves_memcached(options),
+       options.serves_memcached(),
        "needs a port for memcached clients"},
   };
 }

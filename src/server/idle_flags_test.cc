@@ -44,6 +44,7 @@ TEST(IdleFlags, AreRefused) {
       {{"--router-threshold", "0.1"}, {"--router", "histogram"}},
       {{"--index-item-bytes", "64", "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"},
        {"--index", "set"}},
+      {{"--requirepass", "pw", "--port", "off"}, {"--unixsocket", "/s"}},
       {{"--unixsocketperm", "700"}, {"--unixsocket", "/s"}},
       {{"--memcached-unixsocket-mask", "700"}, {"--memcached-unixsocket", "/s"}},
       {{"--memcached-udp-amplification", "5"}, {"--memcached-udp-port", "0"}},

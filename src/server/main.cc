@@ -145,6 +145,12 @@ void log_start(isotherm::Server& server, const isotherm::net::ServerOptions& opt
   for (const std::string& line : server.listening()) {
     log(LogLevel::notice, "listening " + line);
   }
+  if (!options.requirepass.empty() && options.serves_memcached()) {
+    log(LogLevel::warning,
+        "requirepass is for Redis clients: memcached's are asked for no password and reach "
+        "database "
+        "0; --memcached-port off keeps them out");
+  }
   const isotherm::Engine& engine = server.engine();
   std::string gpus;
   for (const uint32_t gpu : options.store.gpus) {

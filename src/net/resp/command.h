@@ -51,13 +51,15 @@ enum class Replies : uint8_t {
 
 // What one RESP connection knows of its client, besides what others may see of it (client.h).
 struct Session {
-  explicit Session(Client& its_client) : client(its_client) {}
+  Session(Client& its_client, bool is_authenticated)
+      : client(its_client), authenticated(is_authenticated) {}
 
   void use_version(int wanted) { client.version = version = wanted; }
   void use_database(uint32_t wanted) { client.database = database = wanted; }
 
   Client& client;
-  int version = 2;  // of RESP
+  bool authenticated;  // or came while there was no password
+  int version = 2;     // of RESP
   uint32_t database = 0;
   Replies replies = Replies::on;
   bool no_touch = false;  // reads are no use, for eviction

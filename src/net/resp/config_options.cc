@@ -67,6 +67,12 @@ std::string set_maxclients(ServerState& server, std::string_view text, bool dry)
   return dry ? std::string() : set(server, text, false);
 }
 
+std::string get_password(const ServerState& server) { return server.password.text(); }
+std::string set_password(ServerState& server, std::string_view text, bool dry) {
+  if (!dry) server.password.set(text);
+  return {};
+}
+
 std::string get_maxmemory(const ServerState& server) {
   return std::to_string(server.engine.maxmemory());
 }
@@ -266,6 +272,7 @@ const std::array all_options{
     ConfigOption{"maxmemory-samples", get_number<&Live::maxmemory_samples>,
                  set_number<&Live::maxmemory_samples, 1, most_int>},
     ConfigOption{"maxclients", get_number<&Live::maxclients>, set_maxclients},
+    ConfigOption{"requirepass", get_password, set_password},
     ConfigOption{"timeout", get_number<&Live::timeout>, set_number<&Live::timeout, 0, most_int>},
     ConfigOption{"tcp-keepalive", get_number<&Live::tcp_keepalive>,
                  set_number<&Live::tcp_keepalive, 0, most_int>},

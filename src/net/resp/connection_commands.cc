@@ -1,5 +1,4 @@
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -15,8 +14,16 @@ namespace {
 constexpr std::string_view bad_password =
     "WRONGPASS invalid username-password pair or user is disabled.";
 
-// Without passwords there is one user, "default", who may come in with any.
-bool known_user(std::string_view user) { return user == "default"; }
+// There is one user, "default", who may come in with any password where none is set. What stands
+// behind in the pipeline is parsed in another turn, without the limits of before.
+bool log_in(Call& call, std::string_view user, std::string_view password) {
+  if (user != "default" || !call.turn.server.password.admits(password)) {
+    call.error(std::string(bad_password));
+    return false;
+  }
+  if (!std::exchange(call.session.authenticated, true)) call.pause();
+  return true;
+}
 
 void encode_hello(const Answer& answer, const AnswerSource&, RespWriter& writer) {
   writer.map(7);
@@ -36,20 +43,17 @@ void encode_hello(const Answer& answer, const AnswerSource&, RespWriter& writer)
   writer.array(0);
 }
 
-struct HelloOptions {
-  std::optional<std::string_view> name;
-  bool denied = false;
-};
-
-bool parse_hello_options(Call& call, HelloOptions* options) {
+// Like Redis, each option takes effect where it stands, also before a later one that is wrong.
+// False: answered with an error.
+bool take_hello_options(Call& call) {
   for (size_t i = 2; i < call.size(); ++i) {
     const size_t left = call.size() - i - 1;
     if (equals_ignoring_case(call[i], "auth") && left >= 2) {
-      options->denied |= !known_user(call[i + 1]);
+      if (!log_in(call, call[i + 1], call[i + 2])) return false;
       i += 2;
     } else if (equals_ignoring_case(call[i], "setname") && left >= 1) {
       if (!check_client_name(call, call[++i])) return false;
-      options->name = call[i];
+      rename_client(call, call[i]);
     } else {
       const std::string_view word = call[i].substr(0, call[i].find('\0'));
       call.error("ERR Syntax error in HELLO option '" + std::string(word) + "'");
@@ -94,23 +98,26 @@ void hello(Call& call) {
     if (*wanted != 2 && *wanted != 3) return call.error("NOPROTO unsupported protocol version");
     version = static_cast<int>(*wanted);
   }
-  HelloOptions options;
-  if (!parse_hello_options(call, &options)) return;
-  if (options.denied) return call.error(std::string(bad_password));
-  if (options.name) rename_client(call, *options.name);
+  if (!take_hello_options(call)) return;
+  if (!call.session.authenticated) {
+    return call.error(
+        "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO "
+        "AUTH <user> <pass> option can be used to authenticate the client and select the RESP "
+        "protocol version at the same time");
+  }
   call.session.use_version(version);
   call.answer(encode_hello, 0, 0, static_cast<int64_t>(call.session.client.id));
 }
 
 void auth(Call& call) {
   if (call.size() > 3) return call.syntax_error();
-  if (call.size() == 2) {
+  if (call.size() == 2 && !call.turn.server.password.is_set()) {
     return call.error(
         "ERR AUTH <password> called without any password configured for the default user. Are you "
         "sure your configuration is correct?");
   }
-  if (!known_user(call[1])) return call.error(std::string(bad_password));
-  call.ok();
+  const bool named = call.size() == 3;
+  if (log_in(call, named ? call[1] : "default", call[named ? 2 : 1])) call.ok();
 }
 
 void select(Call& call) {
@@ -130,6 +137,8 @@ void reset(Call& call) {
   take_transaction(call.session);
   call.session.use_version(2);
   call.session.use_database(0);
+  call.session.authenticated = !call.turn.server.password.is_set();
+  if (!call.session.authenticated) call.pause();
   rename_client(call, "");
   // As Redis: it ends CLIENT REPLY OFF, but is itself what CLIENT REPLY SKIP leaves out.
   if (std::exchange(call.session.replies, Replies::on) == Replies::off) call.mute(false);

@@ -74,10 +74,13 @@ bool RespParser::read_head(const char*& at, const char* end) {
   head_.bytes = 0;
   size_t words = 0;
   size_t bytes = 0;
-  if (!read_plain_length(at, end, '*', &words) || words > most_quick_arguments) return false;
+  if (!read_plain_length(at, end, '*', &words) ||
+      words > (before_password_ ? most_words_before : most_quick_arguments)) {
+    return false;
+  }
   arguments_.resize(words);
   if (words == 0) return true;
-  if (!read_plain_length(at, end, '$', &bytes) || bytes > max_bulk_bytes_ ||
+  if (!read_plain_length(at, end, '$', &bytes) || !takes_bulk(bytes) ||
       static_cast<size_t>(end - at) < bytes + 2) {
     return false;
   }
@@ -98,7 +101,7 @@ bool RespParser::read_word(const char*& at, const char* end, Length& length,
   const char* const begin = at;
   size_t bytes = 0;
   length = {};
-  if (!read_plain_length(at, end, '$', &bytes) || bytes > max_bulk_bytes_ ||
+  if (!read_plain_length(at, end, '$', &bytes) || !takes_bulk(bytes) ||
       static_cast<size_t>(end - at) < bytes + 2) {
     return false;
   }
@@ -216,6 +219,9 @@ RespParser::Outcome RespParser::parse_count(std::string_view input) {
   if (!count || *count > std::numeric_limits<int32_t>::max()) {
     return fail("Protocol error: invalid multibulk length");
   }
+  if (before_password_ && *count > static_cast<int64_t>(most_words_before)) {
+    return fail("Protocol error: unauthenticated multibulk length");
+  }
   position_ = scanned_ = first_word_ = end + 2;
   bulks_left_ = std::max<int64_t>(*count, 0);
   return Outcome::request;
@@ -242,6 +248,9 @@ RespParser::Outcome RespParser::parse_bulks(std::string_view input) {
       const auto length = parse_integer(input.substr(position_ + 1, end - position_ - 1));
       if (!length || *length < 0 || static_cast<uint64_t>(*length) > max_bulk_bytes_) {
         return fail("Protocol error: invalid bulk length");
+      }
+      if (!takes_bulk(static_cast<uint64_t>(*length))) {
+        return fail("Protocol error: unauthenticated bulk length");
       }
       position_ = end + 2;
       bulk_bytes_ = is_diverted(words_) ? 0 : *length;

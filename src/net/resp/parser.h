@@ -47,12 +47,17 @@ class RespParser {
     error,       // `error` says what is wrong; nothing more can be parsed, there are no words
   };
 
+  // Of a request before the password was given.
+  static constexpr size_t most_words_before = 10;
+  static constexpr size_t most_bulk_bytes_before = 16 << 10;
+
   explicit RespParser(uint64_t max_bulk_bytes) : max_bulk_bytes_(max_bulk_bytes) {}
 
-  // For lengths read from now on.
-  void limit_bulks(uint64_t max_bulk_bytes) {
-    if (max_bulk_bytes == max_bulk_bytes_) return;
+  // For lengths read from now on; `before_password`: of a client that has yet to give it.
+  void limit(uint64_t max_bulk_bytes, bool before_password) {
+    if (max_bulk_bytes == max_bulk_bytes_ && before_password == before_password_) return;
     max_bulk_bytes_ = max_bulk_bytes;
+    before_password_ = before_password;
     head_.bytes = 0;
     lengths_ = {};
   }
@@ -177,7 +182,12 @@ class RespParser {
   // Finds the end of the line that starts at position_.
   Line find_line(std::string_view input, char terminator, size_t* end);
 
+  bool takes_bulk(uint64_t bytes) const {
+    return bytes <= max_bulk_bytes_ && (!before_password_ || bytes <= most_bulk_bytes_before);
+  }
+
   uint64_t max_bulk_bytes_;
+  bool before_password_ = false;
   size_t position_ = 0;      // parsed up to here, from the front of the request
   size_t first_word_ = 0;    // where its line begins, of a request with a count
   size_t words_ = 0;         // of an incomplete request, that are there

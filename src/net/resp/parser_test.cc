@@ -213,8 +213,27 @@ TEST(RespParserTest, SaysWhichRequestsRepeatACommand) {
   parser.restart();
   EXPECT_FALSE(repeats("*2\r\n$3\r\nDEL\r\n$1\r\na\r\n"));
   // A name that is longer than a new limit is refused though it was taken before.
-  parser.limit_bulks(2);
+  parser.limit(2, false);
   EXPECT_EQ(parser.next("*2\r\n$3\r\nDEL\r\n$1\r\na\r\n"), RespParser::Outcome::error);
+}
+
+TEST(RespParserTest, RequestsBeforeThePasswordAreShort) {
+  const auto outcome = [](bool before_password, std::string_view input) {
+    RespParser parser(1 << 20);
+    parser.limit(1 << 20, before_password);
+    return parser.next(input);
+  };
+  std::string words = "*11\r\n";
+  for (int i = 0; i < 11; ++i) words += "$1\r\na\r\n";
+  const std::string most(RespParser::most_bulk_bytes_before, 'a');
+  const auto named = [](std::string_view name) {
+    return "*1\r\n$" + std::to_string(name.size()) + "\r\n" + std::string(name) + "\r\n";
+  };
+  EXPECT_EQ(outcome(true, words), RespParser::Outcome::error);
+  EXPECT_EQ(outcome(false, words), RespParser::Outcome::request);
+  EXPECT_EQ(outcome(true, named(most)), RespParser::Outcome::request);
+  EXPECT_EQ(outcome(true, named(most + "a")), RespParser::Outcome::error);
+  EXPECT_EQ(outcome(false, named(most + "a")), RespParser::Outcome::request);
 }
 
 TEST(RespParserTest, NamesWhatIsWrong) {

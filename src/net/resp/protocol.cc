@@ -24,7 +24,9 @@ constexpr size_t most_parsed = 1 << 20;
 class RespProtocol final : public Protocol {
  public:
   RespProtocol(ServerState& server, Client& client)
-      : server_(server), parser_(server.live.proto_max_bulk_len), session_(client) {
+      : server_(server),
+        parser_(server.live.proto_max_bulk_len),
+        session_(client, !server.password.is_set()) {
     constexpr size_t unseen = 256;
     expect_answers_of(unseen);
   }
@@ -33,7 +35,8 @@ class RespProtocol final : public Protocol {
     turn.batch.select(session_.database);
     const size_t most_rows = turn.batch.size() + most_rows_;
     SpareLists<Answer>::begin(queue_.answers, input.size());
-    parser_.limit_bulks(server_.live.proto_max_bulk_len.load(std::memory_order_relaxed));
+    parser_.limit(server_.live.proto_max_bulk_len.load(std::memory_order_relaxed),
+                  lacks_password(session_, server_));
     stopped_early_ = before_change_ = held_ = false;
     session_.unusual = is_unusual(turn);
     size_t parsed = 0;
@@ -55,7 +58,8 @@ class RespProtocol final : public Protocol {
         }
         if (session_.unusual || (found_.command != nullptr && found_.command->waits())) {
           const Command* const command = find_whole(found_).command;
-          held_ = is_held(command, turn);
+          held_ = command != nullptr &&
+                  is_held(*command, parser_.arguments(), session_, server_, turn.now_ms());
           stopped_early_ = held_ || stays_behind(command, reads, turn) || is_early(command);
           if (stopped_early_) break;
         }
@@ -335,6 +339,7 @@ class RespProtocol final : public Protocol {
   bool is_unusual(Turn& turn) const {
     return session_.replies != Replies::on || session_.no_touch || journal_error(server_) != 0 ||
            turn.waiting != nullptr || session_.transaction != nullptr ||
+           lacks_password(session_, server_) ||
            (!server_.pause.none() && server_.pause.holds(turn.now_ms()) != Pause::Holds::nothing);
   }
 
@@ -345,16 +350,6 @@ class RespProtocol final : public Protocol {
   bool is_early(const Command* command) const {
     return session_.transaction != nullptr && session_.transaction->awaits() &&
            command != nullptr && command->handler == handlers::exec;
-  }
-
-  // Whether CLIENT PAUSE holds it back, or what it waits for, which it asks for here.
-  bool is_held(const Command* command, Turn& turn) {
-    if (command == nullptr || !command->takes(parser_.arguments().size())) return false;
-    const Pause::Holds holds = server_.pause.holds(turn.now_ms());
-    const bool writes = has(*command, session_, command_flag::write);
-    if (holds == Pause::Holds::all || (holds == Pause::Holds::writes && writes)) return true;
-    return command->waits() && !queues(session_) &&
-           handlers::is_awaited(parser_.arguments(), server_, session_);
   }
 
   // Whether it must wait until requests before it, which are under way, are answered: because it

@@ -54,6 +54,9 @@ std::string refusal(const Command& command, size_t words, const Session& session
                     const ServerState& server) {
   const Handler handler = command.handler;
   if (!command.takes(words)) return wrong_arity(command);
+  if (lacks_password(session, server) && (command.flags & command_flag::no_auth) == 0) {
+    return "NOAUTH Authentication required.";
+  }
   const bool kept = is_kept(command, session);
   if (kept && (command.flags & command_flag::walks) != 0) return not_in_transactions(command);
   if (kept && command.waits()) return "ERR Command not allowed inside a transaction";
@@ -63,6 +66,15 @@ std::string refusal(const Command& command, size_t words, const Session& session
   const int error = journal_error(server);
   const bool shows = has(command, session, command_flag::write) || handler == handlers::ping;
   return error != 0 && shows ? misconf(server) : std::string();
+}
+
+bool is_held(const Command& command, Arguments words, Session& session, ServerState& server,
+             int64_t now_ms) {
+  if (!command.takes(words.size()) || lacks_password(session, server)) return false;
+  const Pause::Holds holds = server.pause.holds(now_ms);
+  const bool writes = has(command, session, command_flag::write);
+  if (holds == Pause::Holds::all || (holds == Pause::Holds::writes && writes)) return true;
+  return command.waits() && !queues(session) && handlers::is_awaited(words, server, session);
 }
 
 std::string unknown_command(Arguments words) {

@@ -17,9 +17,16 @@ inline constexpr std::string_view over_maxmemory =
     "OOM command not allowed when used memory > 'maxmemory'.";
 inline constexpr std::string_view unreadable = "MISCONF Errors reading the files of the tree";
 
+// Whether the client has yet to give the password.
+inline bool lacks_password(const Session& session, const ServerState& server) {
+  return !session.authenticated && server.password.is_set();
+}
 // Why a command of an unusual connection (Session) is refused; empty: it is run, or kept.
 std::string refusal(const Command& command, size_t words, const Session& session,
                     const ServerState& server);
+// Whether CLIENT PAUSE holds it back, or what it waits for, which it asks for here.
+bool is_held(const Command& command, Arguments words, Session& session, ServerState& server,
+             int64_t now_ms);
 // Whether MULTI has it wait for EXEC.
 bool is_kept(const Command& command, const Session& session);
 // Whether it has the flag, or a command has that it would run as an EXEC.

@@ -5,7 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "net/resp/handlers.h"
 #include "net/resp/parser.h"
+#include "net/text.h"
 
 namespace isotherm::net {
 namespace {
@@ -52,6 +54,16 @@ class RequestWords {
   std::string value_;
 };
 
+// What is kept of the words, without passwords.
+std::vector<std::string> shown(const Command& command, Arguments words) {
+  std::vector<std::string> kept = SlowLog::shorten(words);
+  if (command.handler != handlers::config_set) return kept;
+  for (size_t i = 2; i + 1 < kept.size(); i += 2) {
+    if (equals_ignoring_case(kept[i], "requirepass")) kept[i + 1] = "(redacted)";
+  }
+  return kept;
+}
+
 }  // namespace
 
 void note_slow(const Command& command, Arguments words, int64_t microseconds, Turn& turn,
@@ -60,7 +72,7 @@ void note_slow(const Command& command, Arguments words, int64_t microseconds, Tu
   SlowLog& log = turn.server.slow_log;
   if ((command.flags & unseen) != 0 || !log.is_slow(microseconds)) return;
   const int64_t began_us = turn.clock.now_us() - microseconds;
-  log.add({0, began_us / 1'000'000, microseconds, SlowLog::shorten(words), client.peer_address,
+  log.add({0, began_us / 1'000'000, microseconds, shown(command, words), client.peer_address,
            client.name});
 }
 
