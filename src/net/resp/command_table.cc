@@ -111,6 +111,32 @@ constexpr Command config_commands[] = {
      "2.0.0", "server", "Changes options, all that are given or none."},
 };
 
+constexpr Command latency_commands[] = {
+    {"latency|doctor", 2, admin | noscript | loading | stale, 0, 0, 0,
+     handlers::latency_doctor, "",
+     "nondeterministic_output request_policy:all_nodes response_policy:special",
+     "2.8.13", "server", "Tells that latency is not monitored."},
+    {"latency|graph", 3, admin | noscript | loading | stale, 0, 0, 0,
+     handlers::latency_graph, "",
+     "nondeterministic_output request_policy:all_nodes response_policy:special",
+     "2.8.13", "server", "Refuses: there are no samples."},
+    {"latency|help", 2, loading | stale, 0, 0, 0,
+     handlers::help, "", "",
+     "2.8.13", "server", "Lists the subcommands."},
+    {"latency|history", 3, admin | noscript | loading | stale, 0, 0, 0,
+     handlers::latency_history, "",
+     "nondeterministic_output request_policy:all_nodes response_policy:special",
+     "2.8.13", "server", "Shows the samples of an event, of which there are none."},
+    {"latency|latest", 2, admin | noscript | loading | stale, 0, 0, 0,
+     handlers::latency_latest, "",
+     "nondeterministic_output request_policy:all_nodes response_policy:special",
+     "2.8.13", "server", "Shows the last sample of each event, of which there are none."},
+    {"latency|reset", -2, admin | noscript | loading | stale, 0, 0, 0,
+     handlers::latency_reset, "",
+     "request_policy:all_nodes response_policy:all_succeeded",
+     "2.8.13", "server", "Forgets the samples, of which there are none."},
+};
+
 constexpr Command memory_commands[] = {
     {"memory|help", 2, loading | stale, 0, 0, 0,
      handlers::help, "", "",
@@ -121,6 +147,15 @@ constexpr Command memory_commands[] = {
     {"memory|usage", -3, readonly, 2, 2, 1,
      handlers::memory_usage, "RO", "",
      "4.0.0", "server", "Tells how many bytes a key takes with its value."},
+};
+
+constexpr Command module_commands[] = {
+    {"module|help", 2, loading | stale, 0, 0, 0,
+     handlers::help, "", "",
+     "5.0.0", "server", "Lists the subcommands."},
+    {"module|list", 2, admin | noscript, 0, 0, 0,
+     handlers::module_list, "", "nondeterministic_output_order",
+     "4.0.0", "server", "Lists the modules, of which there are none."},
 };
 
 constexpr Command object_commands[] = {
@@ -278,6 +313,9 @@ constexpr Command commands[] = {
     {"lastsave", 1, loading | stale | fast | in_admin | in_dangerous, 0, 0, 0,
      handlers::lastsave, "", "nondeterministic_output",
      "1.0.0", "server", "Tells when a snapshot was written last."},
+    {"latency", -2, 0, 0, 0, 0,
+     nullptr, "", "",
+     "2.8.13", "server", "Holds commands about a monitor of latency, which there is not.", latency_commands},
     {"lcs", -3, readonly | in_string, 1, 2, 1,
      handlers::lcs, "RO access", "",
      "7.0.0", "string", "Finds what two values have in common, in order."},
@@ -290,6 +328,9 @@ constexpr Command commands[] = {
     {"mget", -2, readonly | fast | in_string, 1, -1, 1,
      handlers::mget, "RO access", "request_policy:multi_shard",
      "1.0.0", "string", "Reads several values."},
+    {"module", -2, 0, 0, 0, 0,
+     nullptr, "", "",
+     "4.0.0", "server", "Holds commands about modules.", module_commands},
     {"move", 3, write | fast | in_keyspace, 1, 1, 1,
      handlers::move, "RW access update", "",
      "1.0.0", "generic", "Moves a key to another database."},

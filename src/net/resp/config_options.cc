@@ -280,6 +280,9 @@ const std::array all_options{
     ConfigOption{"loglevel", get_log_level, set_log_level},
     ConfigOption{"slowlog-log-slower-than", get_slower_than, set_slower_than},
     ConfigOption{"slowlog-max-len", get_slow_most, set_slow_most},
+    // Nothing is monitored (LATENCY).
+    ConfigOption{"latency-monitor-threshold", [](const ServerState&) { return std::string("0"); },
+                 nullptr},
     ConfigOption{"save", get_save, set_save},
     ConfigOption{"dbfilename", get_dbfilename, nullptr},
     ConfigOption{"appendonly", get_appendonly, set_appendonly},

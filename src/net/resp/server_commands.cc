@@ -91,6 +91,9 @@ void memory_usage(Call& call) {
   call.answer(encode_memory_usage, row);
 }
 
+// None can be loaded.
+void module_list(Call& call) { call.answer_raw("*0\r\n"); }
+
 void lolwut(Call& call) {
   call.answer_owned(encode_verbatim, "Redis ver. " + std::string(redis_version) + "\n");
 }
