@@ -116,6 +116,26 @@ def test_info_and_config(client):
     assert client.command_count() > 40
 
 
+def test_password(server, client):
+    client.config_set("requirepass", "open sesame")
+    try:
+        def others(**options):
+            return redis.Redis(port=server.resp_port, **options)
+
+        for protocol in 2, 3:
+            with others(password="open sesame", protocol=protocol, client_name="in") as admitted:
+                assert admitted.set("k", "v")
+                assert admitted.client_getname() in ("in", b"in")
+            with others(protocol=protocol) as stranger:
+                with pytest.raises(redis.AuthenticationError):
+                    stranger.get("k")
+            with others(password="open", protocol=protocol) as stranger:
+                with pytest.raises(redis.AuthenticationError, match="WRONGPASS|invalid"):
+                    stranger.get("k")
+    finally:
+        client.config_set("requirepass", "")
+
+
 def test_many_connections(server):
     clients = [redis.Redis(port=server.resp_port) for _ in range(200)]
     for number, one in enumerate(clients):
