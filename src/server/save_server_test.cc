@@ -212,6 +212,19 @@ TEST_F(SaveServerTest, AnEndThatFailsLeavesAPauseAsItWas) {
   EXPECT_EQ(pause.holds(clock_.now_ms()), net::Pause::Holds::all);
 }
 
+// Both ask for what they wait for before they run.
+TEST_F(SaveServerTest, WhoHasNotGivenThePasswordAsksForNoSnapshotAndNoEnd) {
+  std::atomic<bool> asked{false};
+  server_->state().shutdown.owner = [&] { asked = true; };
+  expect({"CONFIG", "SET", "requirepass", "secret"}, "+OK\r\n");
+  TestClient stranger(server_->resp_port());
+  const std::string refused = "-NOAUTH Authentication required.\r\n";
+  EXPECT_EQ(stranger.ask(resp({"SAVE"}), refused), refused);
+  EXPECT_EQ(stranger.ask(resp({"SHUTDOWN", "nosave"}), refused), refused);
+  EXPECT_EQ(info("rdb_saves"), "0");
+  EXPECT_FALSE(asked);
+}
+
 TEST_F(SaveServerTest, TheEndSavesWhereThereAreSavePoints) {
   std::atomic<bool> asked{false};
   server_->state().shutdown.owner = [&] { asked = true; };
