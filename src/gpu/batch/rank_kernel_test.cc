@@ -30,7 +30,7 @@ TEST(RankKernel, FewRowsAreWorthIt) {
 std::vector<DeviceRequest> batch_with(DevicePutSource& source, uint32_t grouped,
                                       const std::vector<TableOp>& operations) {
   const std::vector<uint64_t> keys = source.keys(rows);
-  constexpr uint32_t each = 4;
+  constexpr uint32_t each = 7;
   std::vector<DeviceRequest> batch;
   for (uint32_t i = 0; i < rows; ++i) {
     const uint64_t key = i < grouped ? keys[i % std::max(1u, grouped / each)] : keys[i];
