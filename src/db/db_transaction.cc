@@ -321,9 +321,10 @@ void DbTransaction::State::end() {
   ended = true;
   db.locks().give_back(owner);
   moment.reset();
-  const auto forget = [&](uint32_t part, uint32_t /*thread*/) { parts[part].reset(); };
-  for (uint32_t part = 0; !pool && part < parts.size(); ++part) forget(part, 0);
-  if (pool) pool->run(static_cast<uint32_t>(parts.size()), forget);
+  run_pieces(pool ? &*pool : nullptr, static_cast<uint32_t>(parts.size()), 1,
+             [&](uint32_t first, uint32_t last) {
+               for (uint32_t part = first; part < last; ++part) parts[part].reset();
+             });
   savepoints.clear();
 }
 

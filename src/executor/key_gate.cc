@@ -160,17 +160,16 @@ bool KeyGate::grant(Holder& holder, WorkerPool* pool) {
   const uint16_t has_many = filter_owner_.load(std::memory_order_relaxed);
   if (many && has_many != 0) return false;
   bool free = true;
-  // Where nobody has keys there is none to look for.
-  const bool looks = !many || !holding_.empty();
-  if (looks)
-    each_row(*holder.batch_, [&](uint64_t hash, uint32_t database) {
-      std::atomic<uint16_t>& owner = owners_[slot_of(hash, database)];
-      const uint16_t before = owner.load(std::memory_order_relaxed);
-      free = (before == 0 || before == holder.number_) &&
-             (has_many == 0 || !is_in_filter(hash, database));
-      if (free && before == 0 && !many) owner.store(holder.number_, std::memory_order_release);
-      return free;
-    });
+  const auto look = [&](uint64_t hash, uint32_t database) {
+    std::atomic<uint16_t>& owner = owners_[slot_of(hash, database)];
+    const uint16_t before = owner.load(std::memory_order_relaxed);
+    free = (before == 0 || before == holder.number_) &&
+           (has_many == 0 || !is_in_filter(hash, database));
+    if (free && before == 0 && !many) owner.store(holder.number_, std::memory_order_release);
+    return free;
+  };
+  // Where nobody has keys a filter of them needs no look at each.
+  if (!many || !holding_.empty()) each_row(*holder.batch_, look);
   if (free && many) {
     fill_filter(*holder.batch_, pool);
     filter_owner_.store(holder.number_, std::memory_order_release);
