@@ -114,14 +114,16 @@ inline constexpr uint16_t expire_if_none = 1 << 8;  // expire: only where it has
 inline constexpr uint16_t expire_if_any = 1 << 9;   // expire: only where it has one
 inline constexpr uint16_t expire_if_greater = 1 << 10;  // expire: only to a later time
 inline constexpr uint16_t expire_if_less = 1 << 11;     // expire: only to an earlier time
-inline constexpr uint16_t decrement = 1 << 12;  // add with saturating: subtract `number` instead
-inline constexpr uint16_t no_value = 1 << 13;   // get, expire: the reply has the size of the value,
-                                                // but its data only where that costs nothing
-inline constexpr uint16_t in_place = 1 << 14;   // put: the value lies in an ArrivingItem, which the
-                                                // store takes over (the server's, not for others)
-inline constexpr uint16_t over_cap = 1 << 15;   // put: may take memory beyond the cap, as far as
-                                                // the writes of a store that evicts may;
-                                                // expire always may
+inline constexpr uint16_t decrement = 1 << 12;   // add with saturating: subtract `number` instead
+inline constexpr uint16_t with_bytes = 1 << 12;  // get: reply.number is the memory that the item
+                                                 // takes, in bytes, with its object
+inline constexpr uint16_t no_value = 1 << 13;  // get, expire: the reply has the size of the value,
+                                               // but its data only where that costs nothing
+inline constexpr uint16_t in_place = 1 << 14;  // put: the value lies in an ArrivingItem, which the
+                                               // store takes over (the server's, not for others)
+inline constexpr uint16_t over_cap = 1 << 15;  // put: may take memory beyond the cap, as far as
+                                               // the writes of a store that evicts may;
+                                               // expire always may
 }  // namespace option
 
 // Expiry: absolute, in milliseconds since the Unix epoch.
@@ -140,7 +142,7 @@ struct Reply {
   uint32_t flags = 0;          // memcached's client flags
   uint64_t version = 0;        // of the item found or written; grows with every write of the value
   int64_t number = 0;          // add: the sum; append, prepend: the new length in bytes; call: what
-                               // the function says; get with no_value: bytes the item takes, or 0
+                               // the function says; get with with_bytes: what the item takes
   int64_t expiry = no_expiry;  // of the item found or written
   const char* data = nullptr;
   uint64_t size = 0;  // bytes at data

@@ -203,7 +203,7 @@ TEST_P(LargeEvictionTest, WhatABatchThatWaitsForTheDiskSaysOfMemoryNeedsNoItem) 
     Worker waiting(engine, false);
     Batch batch;
     batch.put("first", "value");
-    const Batch::Row row = batch.get("large", option::any_type | option::no_value);
+    const Batch::Row row = batch.get("large", option::no_value | option::with_bytes);
     ASSERT_EQ(waiting.start(batch), Worker::Started::under_way);
     const uint64_t bytes = ItemStore::footprint(batch.reply(row).location);
     const uint64_t before = engine.stats().item_bytes;

@@ -71,6 +71,29 @@ TEST_P(ObjectTest, TheTypeIsComparedBeforeAnythingElse) {
   EXPECT_EQ(piles_left(), 0u);
 }
 
+TEST_P(ObjectTest, TheMemoryThatAKeyTakesIsTold) {
+  start();
+  lose(40);
+  const auto bytes = [&](const char* key) {
+    Batch batch;
+    const uint16_t options = option::any_type | option::no_value;
+    const Batch::Row told = batch.get(key, options | option::with_bytes);
+    const Batch::Row untold = batch.get(key, options);
+    worker->submit(batch);
+    EXPECT_EQ(batch.reply(told).status, Status::ok);
+    EXPECT_EQ(batch.reply(untold).number, 0);
+    return batch.reply(told).number;
+  };
+  ASSERT_EQ(put("string", "s"), Status::ok);
+  EXPECT_EQ(bytes("string"), 32);
+  ASSERT_EQ(put("string", std::string(1'000'000, 's')), Status::ok);
+  EXPECT_GE(bytes("string"), 1'000'000);
+  ASSERT_EQ(call("pile", pile::push, {"a"}).number, 1);
+  const int64_t before = bytes("pile");
+  ASSERT_EQ(call("pile", pile::push, {std::string(1000, 'b')}).number, 2);
+  EXPECT_GE(bytes("pile"), before + 1000);
+}
+
 // ---- Calls ----
 
 TEST_P(ObjectTest, RowsOfABatchRunInTheirOrder) {

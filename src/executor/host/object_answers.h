@@ -30,6 +30,7 @@ struct ObjectAnswers {
   using Row = Batch::Row;
   using Run = HostExecutor::Run;
   using Rows = RowAnswers<TilePlain, ObjectAnswers>;
+  using Shown = ShownItems<TilePlain>;
 
   static void answer(Run& run, Row row, const Request& request, Index& index) {
     const bool calls = request.op == Op::call;
@@ -58,7 +59,7 @@ struct ObjectAnswers {
   };
 
   static bool answered(Reply& reply, Status status) {
-    Rows::finish(reply, status);
+    Shown::finish(reply, status);
     return true;
   }
 
@@ -111,7 +112,7 @@ struct ObjectAnswers {
     if (item->type() != function.type) return answered(reply, Status::wrong_type);
     reply.type = function.type;
     reply.expiry = seen.old_expiry;
-    if (Rows::touches(run, row)) run.executor.store().items.touch(seen.old.location);
+    if (Shown::touches(run, row)) run.executor.store().items.touch(seen.old.location);
     return function.read != nullptr ? read(run, *item, function, call, reply)
                                     : change(run, row, request, index, seen, call);
   }

@@ -22,6 +22,7 @@
 #include "executor/host/backed_rows.h"
 #include "executor/host/bare_items.h"
 #include "executor/host/changed_in_place.h"
+#include "executor/host/shown_items.h"
 #include "executor/values/value_reader.h"
 #include "index/item_table.h"
 #include "items/meta_state.h"
@@ -32,6 +33,7 @@ template <class Tile, class Roots>
 struct RowAnswers {
   using Row = Batch::Row;
   using Run = HostExecutor::Run;
+  using Shown = ShownItems<Tile>;
 
   // Copies of shorter values are not worth counting.
   static constexpr uint64_t longest_unnoticed = 4096;
@@ -51,24 +53,21 @@ struct RowAnswers {
         if (ISOTHERM_UNLIKELY(run.direct != nullptr)) return get_later(run, row);
         if (run.executor.store_.backing != nullptr) return get_backed(run, roots, row);
         ++run.misses;
-        return finish(reply, Status::not_found);
+        return Shown::finish(reply, Status::not_found);
       }
       // An expired item is erased by the write path, which answers the row too.
       const Item& item = *member.item;
       if (ISOTHERM_UNLIKELY(item.expired(run.now_ms))) {
         ++run.misses;
-        if (!run.erases_expired) return finish(reply, Status::not_found);
+        if (!run.erases_expired) return Shown::finish(reply, Status::not_found);
         return write(run, roots, row);
       }
       if (ISOTHERM_UNLIKELY(!item.is_shown_at_once())) {
         return get_otherwise(run, roots, row, member);
       }
-      show_string(reply, item, item.value_data());
+      Shown::show_string(reply, item, item.value_data());
     }
-    reply.location = member.location;
-    if (touches(run, row)) items.touch(member.location);
-    ++run.hits;
-    finish(reply, Status::ok);
+    Shown::finish_get(run, row, member);
   }
 
   static __attribute__((noinline)) void write(Run& run, Roots& roots, Row row) {
@@ -95,7 +94,7 @@ struct RowAnswers {
     // Objects have no place in files, so a key there would be taken for none. Behind the operations
     // on objects there are none.
     if (run.executor.store_.backing != nullptr || request.op > Op::put_object) {
-      return finish(run.columns.reply[row], Status::invalid);
+      return Shown::finish(run.columns.reply[row], Status::invalid);
     }
     auto* index = roots.to_write(run, row, request, run.columns.reply[row]);
     if (index != nullptr) roots.answer_object(run, row, request, *index);
@@ -111,10 +110,6 @@ struct RowAnswers {
     auto* index = roots.to_write(run, row, request, reply);
     if (index == nullptr) return;
     while (!try_write<told>(run, row, request, *index, reply)) ++run.retries;
-  }
-
-  static ISOTHERM_INLINE bool touches(const Run& run, Row row) {
-    return run.executor.store_.touches && (run.columns.options[row] & option::no_touch) == 0;
   }
 
   // A get that memory misses, where there is a backing.
@@ -136,12 +131,12 @@ struct RowAnswers {
           return;
         case Brought::absent:
           ++run.misses;
-          return finish(reply, Status::not_found);
+          return Shown::finish(reply, Status::not_found);
         case Brought::failed:
-          return finish(reply, Status::not_saved);
+          return Shown::finish(reply, Status::not_saved);
         case Brought::no_memory:
           if (run.show_held(row, stored)) return;
-          return finish(reply, Status::out_of_memory);
+          return Shown::finish(reply, Status::out_of_memory);
       }
     }
   }
@@ -150,72 +145,24 @@ struct RowAnswers {
   static __attribute__((noinline)) void get_otherwise(Run& run, Roots& roots, Row row,
                                                       Member member) {
     const Item& item = *member.item;
-    if (item.is_object()) return get_object(run, row, member);
+    if (item.is_object()) return Shown::get_object(run, row, member);
     const uint16_t options = run.columns.options[row];
     if (item.has_state()) {
       if ((options & option::with_state) != 0) {
         if (MetaState::may_be_won(item.state())) return write(run, roots, row);
         run.columns.reply[row].number = static_cast<int64_t>(item.state());
       }
-      if ((options & option::no_touch) == 0) note_use(run, item);
+      if ((options & option::no_touch) == 0) Shown::note_use(run, item);
     }
-    if (item.away()) return get_away(run, row, member);
+    if (item.away()) return Shown::get_away(run, row, member);
     Reply& reply = run.columns.reply[row];
     const bool shows_none = item.may_change() && (options & option::no_value) != 0;
     const bool shows_part =
         item.may_change() && (options & option::part) != 0 && run.show_part(row, member);
     if (item.may_change() && !shows_none && !shows_part) run.share(member.location);
-    if (!shows_part) show(reply, item);
-    if (shows_none) show_bytes_alone(reply, member.location, options);
-    reply.location = member.location;
-    if (touches(run, row)) run.executor.store_.items.touch(member.location);
-    ++run.hits;
-    finish(reply, Status::ok);
-  }
-
-  // Nothing keeps the item for whoever reads the reply, which may be long after the epoch.
-  static void show_bytes_alone(Reply& reply, Location location, uint16_t options) {
-    reply.data = nullptr;
-    if ((options & option::with_state) != 0) return;
-    reply.number = static_cast<int64_t>(ItemStore::footprint(location));
-  }
-
-  static void note_use(const Run& run, const Item& item) {
-    const int64_t now_ms = run.now_ms;
-    if (MetaState::used(item.state(), now_ms) == item.state()) return;
-    item.change_state([now_ms](uint64_t state) { return MetaState::used(state, now_ms); });
-  }
-  static __attribute__((noinline)) void note_planned_use(const Run& run, Row row, const Item& item,
-                                                         Location location) {
-    if (item.has_state()) note_use(run, item);
-    if (run.columns.op[row] != Op::expire && touches(run, row)) {
-      run.executor.store_.items.touch(location);
-    }
-  }
-
-  static __attribute__((noinline)) void get_away(Run& run, Row row, Member member) {
-    Reply& reply = run.columns.reply[row];
-    ItemStore& items = run.executor.store_.items;
-    ++run.hits;
-    show(reply, *member.item);
-    reply.location = member.location;
-    const bool again = touches(run, row) && items.is_used(member.location);
-    if (touches(run, row)) items.touch(member.location);
-    if ((run.columns.options[row] & option::no_value) != 0) return finish(reply, Status::ok);
-    if (!run.reserve(*member.item)) return finish(reply, Status::out_of_memory);
-    run.await(reply, *member.item, Status::ok, Status::not_found, again, true);
-  }
-
-  static __attribute__((noinline)) void get_object(Run& run, Row row, Member member) {
-    Reply& reply = run.columns.reply[row];
-    ++run.hits;
-    if ((run.columns.options[row] & option::any_type) == 0) {
-      return finish(reply, Status::wrong_type);
-    }
-    show(reply, *member.item);
-    reply.location = member.location;
-    if (touches(run, row)) run.executor.store_.items.touch(member.location);
-    finish(reply, Status::ok);
+    if (!shows_part) Shown::show(reply, item);
+    if (shows_none) reply.data = nullptr;
+    Shown::finish_get(run, row, member);
   }
 
   // An item whose value lies on a device as far as the request needs to know it: with its value
@@ -226,39 +173,6 @@ struct RowAnswers {
     if (builds_on_value(request, old)) return run.whole(old, row);
     const bool shows = shows_old(request) && !request.has(option::no_value);
     return {.item = &old, .no_memory = shows && !run.reserve(old)};
-  }
-
-  // Where the reply shows an item whose value lies on a device, it is fetched behind all rows.
-  static ISOTHERM_INLINE void finish_write(Run& run, const Request& request, Reply& reply,
-                                           const Item* shown, Status status) {
-    if (shown == nullptr || ISOTHERM_LIKELY(!shown->away()) || request.has(option::no_value)) {
-      return finish(reply, status);
-    }
-    run.await(reply, *shown, status, request.op == Op::put ? status : Status::not_found);
-  }
-
-  static ISOTHERM_INLINE void show(Reply& reply, const Item& item) {
-    show_string(reply, item, item.away() ? nullptr : item.value_data());
-    if (ISOTHERM_UNLIKELY(!item.is_constant())) show_changing(reply, item);
-  }
-  static ISOTHERM_INLINE void show_string(Reply& reply, const Item& item, const char* data) {
-    reply.type = ValueType::string;
-    reply.flags = item.flags();
-    reply.version = item.version();
-    reply.expiry = item.expiry();
-    reply.data = data;
-    reply.size = item.value_bytes();
-  }
-  static __attribute__((noinline)) void show_changing(Reply& reply, const Item& item) {
-    reply.version = Objects::version_of(item);
-    if (!item.is_object()) return;
-    reply.type = item.type();
-    reply.data = reinterpret_cast<const char*>(item.object());
-    reply.size = 0;
-  }
-
-  static ISOTHERM_INLINE void finish(Reply& reply, Status status) {
-    reply.status.store(status, std::memory_order_release);
   }
 
   static ISOTHERM_INLINE Request request_of(const Run& run, Row row) {
@@ -293,8 +207,9 @@ struct RowAnswers {
             !request.has(option::if_version)) {
           return erase_stored(run, request, index, hash, root, stored.seen, reply);
         }
-        if (brought == Brought::failed) finish(reply, Status::not_saved);
-        if (brought == Brought::no_memory && !run.stops(row)) finish(reply, Status::out_of_memory);
+        if (brought == Brought::failed) Shown::finish(reply, Status::not_saved);
+        if (brought == Brought::no_memory && !run.stops(row))
+          Shown::finish(reply, Status::out_of_memory);
         if (brought != Brought::absent) return true;
         is_seen = true;
       }
@@ -304,7 +219,7 @@ struct RowAnswers {
     if (known != nullptr && ISOTHERM_UNLIKELY(!known->is_plain())) {
       if (known->is_object()) {
         if (!takes_objects(request)) {
-          finish(reply, Status::wrong_type);
+          Shown::finish(reply, Status::wrong_type);
           return true;
         }
       } else if (known->may_change()) {
@@ -315,7 +230,7 @@ struct RowAnswers {
         if (Changed::looks(request, *known)) run.share(old.location);
       } else {
         const ValueReader::Whole away = known_away(run, row, request, *known);
-        if (away.no_memory) finish(reply, Status::out_of_memory);
+        if (away.no_memory) Shown::finish(reply, Status::out_of_memory);
         if (away.no_memory || away.awaited) return true;
         known = away.item;
       }
@@ -336,20 +251,20 @@ struct RowAnswers {
     // The old value stays readable until the batch is cleared, also when it is replaced.
     const Item* const shown = shows_old(request) ? known : nullptr;
     if (shown != nullptr) {
-      show(reply, *shown);
+      Shown::show(reply, *shown);
       reply.location = old.location;
     }
     reply.number = plan.number;
 
     if (ISOTHERM_UNLIKELY(plan.counts_use) && shown != nullptr) {
-      note_planned_use(run, row, *shown, old.location);
+      Shown::note_planned_use(run, row, *shown, old.location);
     }
     if (plan.action == Plan::Action::keep) {
       if (old.item != nullptr) {
         reply.expiry = old_expiry;
         reply.location = old.location;
       }
-      finish_write(run, request, reply, shown, plan.status);
+      Shown::finish_write(run, request, reply, shown, plan.status);
       return true;
     }
     const Swapped swapped = swap<told>(run, request, index, hash, root, old, old_expiry, plan,
@@ -366,7 +281,7 @@ struct RowAnswers {
     if (swapped == Swapped::no_memory) plan.status = Status::out_of_memory;
     run.changes += swapped == Swapped::done;
     if (expired && swapped == Swapped::done) run.count_expired(old.location);
-    finish_write(run, request, reply, shown, plan.status);
+    Shown::finish_write(run, request, reply, shown, plan.status);
     return true;
   }
 
@@ -383,7 +298,7 @@ struct RowAnswers {
     });
     run.changes += swapped == Swapped::done;
     if (swapped == Swapped::lost) return false;
-    finish(reply, swapped == Swapped::done ? Status::ok : Status::out_of_memory);
+    Shown::finish(reply, swapped == Swapped::done ? Status::ok : Status::out_of_memory);
     return true;
   }
 
@@ -482,7 +397,7 @@ struct RowAnswers {
       }
       // The item may be replaced at once, but stays readable as the old one does.
       if (ISOTHERM_UNLIKELY(request.op == Op::add_float && fresh.item != nullptr)) {
-        show(reply, *fresh.item);
+        Shown::show(reply, *fresh.item);
       }
       return swapped;
     }

@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include "isotherm/object.h"
-#include "items/item_store.h"
 #include "net/resp/handlers.h"
 #include "net/server_state.h"
 #include "net/text.h"
@@ -33,11 +31,7 @@ void encode_memory_usage(const Answer& answer, const AnswerSource& source, RespW
   const Status status = reply.status.load(std::memory_order_acquire);
   if (write_failure(status, writer)) return;
   if (status != Status::ok) return writer.null();
-  // Where the executor has put the bytes down, nothing keeps the item at the location.
-  if (reply.number != 0) return writer.integer(reply.number + slot_bytes);
-  const uint64_t beside = reply.object() != nullptr ? reply.object()->counted() : 0;
-  const uint64_t bytes = ItemStore::footprint(reply.location) + beside;
-  writer.integer(static_cast<int64_t>(bytes) + slot_bytes);
+  writer.integer(reply.number + slot_bytes);
 }
 
 void run_info(Alone& alone) {
@@ -87,7 +81,7 @@ void memory_usage(Call& call) {
     if (!call.integer(i + 1, &samples)) return;
     if (samples < 0) return call.syntax_error();
   }
-  const Batch::Row row = call.batch().get(call[2], looks_on);
+  const Batch::Row row = call.batch().get(call[2], looks_on | option::with_bytes);
   call.answer(encode_memory_usage, row);
 }
 
