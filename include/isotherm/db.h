@@ -136,7 +136,8 @@ struct DbStatistics {
   uint64_t file_keys = 0;  // about
   uint64_t journal_bytes = 0;
   uint64_t journal_syncs = 0;
-  uint64_t gpu_entries = 0;  // of the sorted copy on a GPU: keys, some of them twice
+  uint64_t waits_for_memory = 0;  // of writes, until runs were taken in or snapshots destroyed
+  uint64_t gpu_entries = 0;       // of the sorted copy on a GPU: keys, some of them twice
   uint64_t gpu_bytes = 0;
   std::string gpu_problem = {};  // why it is not used any more; empty: it is, or there is none
 };

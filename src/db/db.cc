@@ -186,6 +186,7 @@ DbStatistics Db::statistics() {
   its.file_keys = tree.keys;
   its.journal_bytes = state_->journal().live_bytes();
   its.journal_syncs = state_->journal().syncs();
+  its.waits_for_memory = state_->waits_for_memory();
   its.gpu_entries = tree.sorted.stats.entries;
   its.gpu_bytes = tree.sorted.stats.bytes;
   its.gpu_problem = tree.sorted.problem;

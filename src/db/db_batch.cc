@@ -30,7 +30,7 @@ struct DbBatch::State {
 
   DbState& db;
   DbWorkers::Lease lease;
-  uint64_t bytes = 0;    // of keys and values that are put
+  uint64_t bytes = 0;    // of keys and values that are put, and of keys that are erased
   bool refuses = false;  // rows that write, since there was no room for others before them
 
   RangeReader reader;
@@ -143,7 +143,11 @@ DbBatch::Row DbBatch::put(std::string_view key, std::string_view value) {
   state_->bytes += key.size() + value.size();
   return state_->rows().put(key, value, option::over_cap);
 }
-DbBatch::Row DbBatch::erase(std::string_view key) { return state_->rows().erase(key); }
+// Until the files are without the key, memory has it as one that is erased.
+DbBatch::Row DbBatch::erase(std::string_view key) {
+  state_->bytes += key.size();
+  return state_->rows().erase(key);
+}
 DbBatch::Row DbBatch::size() const { return state_->rows().size(); }
 
 DbBatch::RangeRow DbBatch::range(std::string_view first, std::string_view end, uint32_t limit) {

@@ -205,6 +205,7 @@ bool DbState::wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes) {
   for (int left = most_tries; cap != 0 && left > 0; --left) {
     const bool kept = kept_by_snapshots() != 0;
     if (!kept && engine_.used_memory() + bytes <= cap + cap / 4 + 2 * over_the_cap) return true;
+    if (left == most_tries) waits_for_memory_.fetch_add(1, std::memory_order_relaxed);
     if (kept) {
       std::this_thread::sleep_for(between_looks);
     } else if (!tree().flush()) {

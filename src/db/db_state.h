@@ -77,6 +77,8 @@ class DbState {
   // Runs that wait are taken in until so many bytes may be written. Before a batch that may run
   // over the cap. False: snapshots keep the memory, and the batch is not to run.
   bool wait_for_memory(DbWorkers::Lease& lease, uint64_t bytes);
+  // How often it has waited.
+  uint64_t waits_for_memory() const { return waits_for_memory_.load(std::memory_order_relaxed); }
   // Throws std::bad_alloc.
   std::shared_ptr<const TreeMoment> take_moment();
   std::shared_ptr<const TreeMoment> take_moment(Worker& worker, bool sorted = false);
@@ -116,6 +118,7 @@ class DbState {
   std::unique_ptr<StoredJournal> journal_;
   std::unique_ptr<DbWorkers> workers_;
   KeyLocks locks_;
+  std::atomic<uint64_t> waits_for_memory_{0};
 };
 
 template <class Fill, class Submit>
