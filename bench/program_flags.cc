@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 
+#include "base/flag_words.h"
+
 namespace isotherm::bench {
 
 ProgramFlags::Flag ProgramFlags::Flag::between(uint64_t low, uint64_t high) const {
@@ -47,7 +49,7 @@ ProgramFlags::Flag ProgramFlags::add_rest(const std::string& name, std::vector<s
 
 void ProgramFlags::take(int argc, char** argv) {
   try {
-    app_->parse(argc, argv);
+    parse_command_line(*app_, argc, argv);
   } catch (const CLI::ParseError& error) {
     std::exit(app_->exit(error));
   }

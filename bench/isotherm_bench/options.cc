@@ -8,6 +8,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "base/flag_words.h"
 #include "base/memory_amount.h"
 #include "engine/option_clash.h"
 #include "isotherm_bench/flags.h"
@@ -351,7 +352,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.set_version_flag("--version", "isotherm-bench " ISOTHERM_VERSION);
   add_flags(app, flags, options);
   try {
-    app.parse(argc, argv);
+    parse_command_line(app, argc, argv);
     if (flags.list_presets) {
       print_presets();
       parsed.exit_code = 0;

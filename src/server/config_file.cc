@@ -7,9 +7,9 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/flag_words.h"
 #include "net/resp/inline.h"
 #include "net/text.h"
-#include "server/flag_values.h"
 
 namespace isotherm {
 namespace {
@@ -25,7 +25,7 @@ constexpr size_t longest_line = 1 << 20;
 
 class Reader {
  public:
-  explicit Reader(const CLI::App& app) : app_(app) {}
+  Reader(const CLI::App& app, const CheckFlag& check) : app_(app), check_(check) {}
 
   void read(const std::string& path, size_t depth) {
     errno = 0;
@@ -76,6 +76,11 @@ class Reader {
     check_words(words, *option, place);
     std::string& flag = flags_.emplace_back("--" + name);
     for (size_t i = 1; i < words.size(); ++i) flag += (i == 1 ? "=" : " ") + words[i];
+    try {
+      check_(flag);
+    } catch (const CLI::ParseError& error) {
+      throw CLI::ValidationError(place, error.what());
+    }
   }
 
   // Else a line would end at it, and calls of the system would cut a path there.
@@ -108,14 +113,16 @@ class Reader {
   }
 
   const CLI::App& app_;
+  const CheckFlag& check_;
   std::vector<std::string> flags_;
   std::string unknown_;
 };
 
 }  // namespace
 
-std::vector<std::string> flags_of_file(const std::string& path, const CLI::App& app) {
-  Reader reader(app);
+std::vector<std::string> flags_of_file(const std::string& path, const CLI::App& app,
+                                       const CheckFlag& check) {
+  Reader reader(app, check);
   reader.read(path, 0);
   return reader.take_flags();
 }

@@ -109,7 +109,17 @@ TEST_F(ConfigFileTest, WhatIsWrongIsSaidWithItsLine) {
   EXPECT_TRUE(has(said("include " + path), path + ":1: " + path + " is included by 16 files"));
   EXPECT_TRUE(has(said("include " + folder_ + "/none"),
                   folder_ + "/none: cannot be read as a configuration file: No such file"));
-  EXPECT_TRUE(has(said("port seven"), "--port: 'seven' is not a port"));
+  EXPECT_TRUE(has(said("\nport seven"), path + ":2: --port: 'seven' is not a port"));
+  const std::string flags[] = {"threads 0",  "threads 010",   "tcp-keepalive x", "save 900",
+                               "loglevel x", "maxmemory 1 2", "bind nowhere",    "appendonly -"};
+  for (const std::string& line : flags) {
+    const std::string wrong = said("save 900 1\n" + line + "\nport 7001\n");
+    EXPECT_TRUE(has(wrong, path + ":2: ")) << wrong;
+    EXPECT_TRUE(has(wrong, "--" + line.substr(0, line.find(' ')))) << wrong;
+  }
+  EXPECT_TRUE(has(said("threads 0\nthreads 1\n"), path + ":1: ")) << "also where another counts";
+  const std::string more = write("more.conf", "timeout x\n");
+  EXPECT_TRUE(has(said("include " + more), more + ":1: "));
   EXPECT_TRUE(has(parse(folder_), "cannot be read as a configuration file: Is a directory"));
   EXPECT_TRUE(has(parse(folder_ + "/none"), "No such file"));
 }

@@ -30,8 +30,6 @@ void add_memory_option(CLI::App& app, const std::string& flag, const std::string
 // ones, so 010 for 8, and spaces before them.
 void take_only_decimal(CLI::App& app);
 
-inline bool takes_value(const CLI::Option& option) { return option.get_items_expected_min() > 0; }
-
 // One of some words, of which `choices` is a list; `parse` gives none for another word.
 template <class Parse, class Field>
 void add_choice(CLI::App& app, const std::string& flag, const std::string& help,

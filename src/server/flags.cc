@@ -1,7 +1,6 @@
 #include "server/flags.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <charconv>
 #include <iostream>
 #include <limits>
@@ -11,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/flag_words.h"
 #include "base/words.h"
 #include "net/client_limits.h"
 #include "net/log.h"
@@ -261,6 +261,9 @@ void add_slow_log_options(CLI::App& app, net::ServerOptions& options) {
 }
 
 void add_options(CLI::App& app, net::ServerOptions& options) {
+  // As in Redis the last of several counts, so whoever starts the server may add options to a
+  // command that is there; of two flags, as in redis.conf, each adds to those before.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_ports(app, options);
   app.add_option("--threads", options.threads,
                  "Number of threads that serve clients [one per core]")
@@ -272,6 +275,18 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
   add_file_options(app, options);
   add_choice(app, "--loglevel", "What is logged: debug, verbose, notice or warning [notice]",
              "debug, verbose, notice, warning", net::parse_log_level, options.loglevel);
+  for (const char* flag : {"--save", "--client-output-buffer-limit"}) {
+    app.get_option(flag)->join(' ');
+  }
+  take_only_decimal(app);
+}
+
+// Whether one flag can be meant, whatever else there is.
+void check_alone(const std::string& flag) {
+  net::ServerOptions unused;
+  CLI::App app;
+  add_options(app, unused);
+  parse_words(app, flag_words({flag}, app));
 }
 
 // CLI11's own words show unknown flags in reverse.
@@ -290,21 +305,12 @@ std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOpt
       "A first word that is no option names a file of options in the format of redis.conf.",
       "isotherm-server");
   app.set_version_flag("--version", "isotherm-server " + std::string(net::isotherm_version));
-  // As in Redis the last of several counts, so whoever starts the server may add options to a
-  // command that is there; of two flags, as in redis.conf, each adds to those before.
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_options(app, options);
-  for (const char* flag : {"--save", "--client-output-buffer-limit"}) {
-    app.get_option(flag)->join(' ');
-  }
-  take_only_decimal(app);
   // Where few clients ask, the CPU answers sooner than a GPU. A program that fills batches itself
   // has another default: its batches go to the GPU at once.
   options.store.rounds.policy = Scheduling::adaptive;
   try {
-    std::vector<std::string> words = flag_words(argc, argv, app, options);
-    std::reverse(words.begin(), words.end());  // as CLI11 wants them
-    app.parse(std::move(words));
+    parse_words(app, flag_words(argc, argv, app, check_alone, options));
     check_together(options);
     check_for_idle(app, options);
   } catch (const CLI::ParseError& error) {

@@ -85,8 +85,10 @@ Call read_call(int argc, char** argv) {
       call.files.emplace_back(word);
       continue;
     }
-    if (i + 1 == argc) throw std::invalid_argument(std::string(word) + " needs a value");
-    const char* const text = argv[++i];
+    const char* const text = ++i < argc ? argv[i] : "--";
+    if (std::string_view(text).starts_with("--")) {
+      throw std::invalid_argument(std::string(word) + " needs a value");
+    }
     if (word == "--listen") {
       call.address = text;
     } else if (word == "--ring" || word == "--xdp") {
