@@ -202,7 +202,7 @@ class Journal final : public CommitSink, public Awaited {
   void drop_memory(RunningBatch& running);
   static char* take_room(RunningBatch& running, uint64_t bytes);
   void give_number(RunningBatch& running);
-  bool has_recorded(RunningBatch& running, uint64_t hash, uint64_t version);
+  bool note_recorded(RunningBatch& running, uint64_t hash, uint64_t version);
   void note_change(RunningBatch& running, const RecordHeader& record, uint64_t hash);
   void seal_block(const RecordBuffer::Room& room, uint64_t bytes, uint32_t body_crc,
                   RunningBatch& running);

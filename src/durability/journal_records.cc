@@ -33,10 +33,8 @@ uint64_t most_record_bytes(const Batch& batch, Batch::Span rows) {
   return bytes;
 }
 
-// But for the lengths. `value`: what is recorded of it as a whole. `is_put`: also where the new
-// item is the old one.
-ISOTHERM_INLINE RecordHeader head_of(const ItemChange& change, std::string_view& value,
-                                     bool is_put = false) {
+// But for the lengths. `is_put`: also where the new item is the old one.
+ISOTHERM_INLINE RecordHeader head_of(const ItemChange& change, bool is_put = false) {
   RecordHeader record{};
   record.database = change.database;
   record.version = change.version;
@@ -51,7 +49,6 @@ ISOTHERM_INLINE RecordHeader head_of(const ItemChange& change, std::string_view&
     record.flags = change.new_item->flags();
     record.type = static_cast<uint8_t>(change.new_item->type());
     record.state = static_cast<uint16_t>(change.new_item->state());
-    value = change.new_item->value();
   }
   return record;
 }
@@ -195,15 +192,12 @@ void Journal::note_change(RunningBatch& running, const RecordHeader& record, uin
 }
 
 // Whether the record of this version of the key's value has its place, so that what is recorded now
-// comes behind it. It stays so for the batch.
-bool Journal::has_recorded(RunningBatch& running, uint64_t hash, uint64_t version) {
+// comes behind it. It stays so for the batch, which notes it.
+bool Journal::note_recorded(RunningBatch& running, uint64_t hash, uint64_t version) {
   if (running.number == 0) give_number(running);
-  RunningBatch::Value& value = running.value_of(hash);
-  const bool noted =
-      value.number == running.number && value.hash == hash && value.version == version;
-  if (noted) return true;
+  if (running.has_value(hash, version)) return true;
   if (!marks_.is_before(hash, ended_number(), 0)) return false;
-  value = {hash, version, running.number};
+  running.note_value(hash, version);
   return true;
 }
 
@@ -217,46 +211,45 @@ void Journal::make_room(const ItemChange& change, const ChangedPart* part) {
                                : has_value     ? item->value().size()
                                                : 0;
   uint64_t bytes = record_bytes(change.key.size(), value_bytes);
-  if (part != nullptr && has_recorded(running, hash_in(change.database, change.hash),
-                                      Objects::version_of(*change.old_item))) {
+  if (part != nullptr && note_recorded(running, hash_in(change.database, change.hash),
+                                       Objects::version_of(*change.old_item))) {
     bytes = part_record_bytes(change.key.size(), part->bytes);
   }
   make_room(running, bytes);
 }
 
+// The room is there, for the part alone where `make_room` has noted what it was made of.
 void Journal::changed_part(const ItemChange& change, const ChangedPart& part) {
   if (change.token == 0 || is_reader(change.token)) return changed(change);
   auto& running = *reinterpret_cast<RunningBatch*>(change.token);
   const uint64_t hash = hash_in(change.database, change.hash);
   const uint64_t base = Objects::version_of(*change.old_item);
-  std::string_view value;
-  RecordHeader record = head_of(change, value, true);
+  RecordHeader record = head_of(change, true);
   // The item's own length may still be the old value's.
-  value = {change.new_item->value_data(), part.value_bytes};
-  if (has_recorded(running, hash, base)) {
+  const std::string_view value = {change.new_item->value_data(), part.value_bytes};
+  if (running.has_value(hash, base)) {
     record.op = RecordOp::part;
-    const uint64_t bytes = part_record_bytes(change.key.size(), part.bytes);
-    make_room(running, bytes);
     note_change(running, record, change.hash);
-    put_part_record(take_room(running, bytes), record, change.key,
-                    {base <= first_version_ ? 0 : base, part.at, value.size()},
+    put_part_record(take_room(running, part_record_bytes(change.key.size(), part.bytes)), record,
+                    change.key, {base <= first_version_ ? 0 : base, part.at, value.size()},
                     value.substr(part.at, part.bytes));
   } else {
     append(running, record, change, value);
   }
-  running.value_of(hash) = {hash, change.version, running.number};
+  running.note_value(hash, change.version);
 }
 
 void Journal::changed(const ItemChange& change) {
   if (change.reason == ItemChange::Reason::expired) return;
-  std::string_view value;
-  const RecordHeader record = head_of(change, value);
+  const RecordHeader record = head_of(change);
   if (change.token == 0 || is_reader(change.token)) {
     append_alone(record, change);
     if (any_waits_.load()) wake_writer();
     return;
   }
-  append(*reinterpret_cast<RunningBatch*>(change.token), record, change, value);
+  const bool is_put = record.op == RecordOp::put;
+  append(*reinterpret_cast<RunningBatch*>(change.token), record, change,
+         is_put ? change.new_item->value() : std::string_view());
 }
 
 void Journal::append(RunningBatch& running, const RecordHeader& record, const ItemChange& change,

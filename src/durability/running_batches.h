@@ -62,7 +62,13 @@ struct alignas(64) RunningBatch {
     uint64_t number;
   };
   std::array<Value, 16> values{};
-  Value& value_of(uint64_t hash) { return values[hash % values.size()]; }
+  bool has_value(uint64_t hash, uint64_t version) const {
+    const Value& its = values[hash % values.size()];
+    return its.number == number && its.hash == hash && its.version == version;
+  }
+  void note_value(uint64_t hash, uint64_t version) {
+    values[hash % values.size()] = {hash, version, number};
+  }
 };
 
 class RunningBatches {

@@ -68,6 +68,9 @@ class Snapshot final : public CommitSink, public SnapshotSource {
   Begun begins(const Batch& batch) override;
   void changed(const ItemChange& change) override;
   void changed_part(const ItemChange& change, const ChangedPart& part) override;
+  void make_room(const ItemChange& change, const ChangedPart* part) override {
+    if (behind_ != nullptr) behind_->make_room(change, part);
+  }
   void fetch_ahead(uint32_t database, uint64_t hash) const override {
     if (behind_ != nullptr) behind_->fetch_ahead(database, hash);
   }

@@ -99,15 +99,17 @@ class CommitSink {
   // Rows of `batch` are about to run.
   virtual Begun begins(const Batch& batch) = 0;
   virtual void changed(const ItemChange& change) = 0;
-  // The same, where little of a long value is another one: told in the place of `changed`.
+  // The same, where little of a long value is another one: told in the place of `changed`, right
+  // behind `make_room`.
   virtual void changed_part(const ItemChange& change, const ChangedPart& part);
   // Whether values may change where they lie: it looks at no old value, and finds in `make_room`
   // all the memory that it needs to be told, since `changed_part` must not throw then.
   virtual bool lets_change_in_place() const { return false; }
   // A change of the key may be told soon: what the sink will look at then may be fetched.
   virtual void fetch_ahead(uint32_t database, uint64_t hash) const;
-  // For a sink that tells another: takes the memory that telling of this change needs, and nothing
-  // else. `part`: where `changed_part` will be told of it, else null. Throws std::bad_alloc.
+  // Takes the memory that telling of this change needs, and nothing else: before `changed_part`,
+  // and for a sink that tells another. `part`: where `changed_part` will be told of it, else null.
+  // Throws std::bad_alloc.
   virtual void make_room(const ItemChange& /*change*/, const ChangedPart* /*part*/) {}
   // Several threads are to run rows of a batch with groups, each those of other keys, and each
   // tells with a token of its own: `parts` gets one for each span of `rows`. Throws std::bad_alloc,

@@ -287,22 +287,24 @@ TEST_F(JournalPartsTest, WhatABatchUnderWayHasMadeIsRecordedWhole) {
                       version + static_cast<uint64_t>(i),
                       token};
   };
+  const auto change_part = [&](int i, uint64_t token) {
+    const ChangedPart part{static_cast<uint64_t>(i) - 1, 1, 2000};
+    journal.make_room(change(i, token), &part);
+    journal.changed_part(change(i, token), part);
+  };
   Batch first, second, third;
   for (Batch* const batch : {&first, &second, &third}) batch->put("key", "");
   const uint64_t before = journal.bytes();
   const uint64_t first_token = journal.begins(first).token;
   journal.changed(change(0, first_token));
   const uint64_t second_token = journal.begins(second).token;
-  journal.changed_part(change(1, second_token), {0, 1, 2000});
+  change_part(1, second_token);
   journal.ends(second_token);
   EXPECT_GT(journal.bytes() - before, 2000u);
   journal.ends(first_token);
   const uint64_t behind = journal.bytes();
   const uint64_t third_token = journal.begins(third).token;
-  const ItemChange last = change(2, third_token);
-  const ChangedPart part{1, 1, 2000};
-  journal.make_room(last, &part);
-  journal.changed_part(last, part);
+  change_part(2, third_token);
   journal.ends(third_token);
   EXPECT_LE(journal.bytes() - behind, 200u);
   EXPECT_EQ(std::get<0>(open().content().at({0, "key"})), "bb" + std::string(1998, 'a'));

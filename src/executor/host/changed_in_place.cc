@@ -56,10 +56,12 @@ void HostExecutor::Run::tell_stored(const Request& request, uint64_t hash, Membe
     return tell(request, hash, old, old_expiry, fresh,
                 fresh != nullptr ? plan.parts.expiry : no_expiry, version);
   }
-  executor.store_.sink.load(std::memory_order_relaxed)
-      ->changed_part({ItemChange::Reason::request, request.database, request.key, hash, old.item,
-                      fresh, plan.parts.expiry, version, token},
-                     part);
+  CommitSink* const sink = executor.store_.sink.load(std::memory_order_relaxed);
+  const ItemChange change{
+      ItemChange::Reason::request, request.database, request.key, hash, old.item, fresh,
+      plan.parts.expiry,           version,          token};
+  sink->make_room(change, &part);
+  sink->changed_part(change, part);
 }
 
 bool HostExecutor::Run::may_change_in_place(const Request& request) const {
