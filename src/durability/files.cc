@@ -42,6 +42,10 @@ class SystemFiles final : public Files {
   }
   void unmap(char* at, uint64_t bytes) override { ::munmap(at, bytes); }
   int sync(int file) override { return checked(::fdatasync(file)); }
+  bool has_name(int file) override {
+    struct stat status {};
+    return ::fstat(file, &status) != 0 || status.st_nlink != 0;
+  }
   int rename(const std::string& from, const std::string& to) override {
     return checked(::rename(from.c_str(), to.c_str()));
   }

@@ -32,6 +32,8 @@ class Files {
   virtual char* map(int /*file*/, uint64_t /*bytes*/, bool /*at_once*/) { return nullptr; }
   virtual void unmap(char* /*at*/, uint64_t /*bytes*/) {}
   virtual int sync(int file) = 0;
+  // Whether a folder has it still: somebody may have removed it, with its folder perhaps.
+  virtual bool has_name(int file) = 0;
   virtual int rename(const std::string& from, const std::string& to) = 0;
   // Makes a file with what another has, on disk when it returns; how many bytes these are. Where
   // the disk can, both share their room until one of them changes.

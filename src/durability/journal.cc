@@ -284,7 +284,7 @@ int Journal::write_for_waiters() {
 }
 
 int Journal::write_all(bool may_change_segment) {
-  if (may_change_segment && !segments_.begun()) {
+  if (may_change_segment && (!segments_.begun() || segments_.is_gone())) {
     if (const int made = next_segment(0); made < 0) return made;
   }
   const Point to = point();
@@ -304,14 +304,21 @@ int Journal::write_all(bool may_change_segment) {
   return 0;
 }
 
-// What is in the segment before is on disk by then.
+// What is in the segment before is on disk by then. Where somebody has removed that, what came
+// before it is gone, too, most likely, so the journal is to be written anew.
 int Journal::next_segment(uint64_t least_bytes) {
-  if (const int result = sync(); result < 0) {
+  const bool is_gone = segments_.is_gone();
+  if (const int result = is_gone ? 0 : sync(); result < 0) {
     rewind();
     return result;
   }
-  return segments_.begin(written_lsn_.load(std::memory_order_relaxed),
-                         std::max(first_version_, batches_.max_version()), least_bytes);
+  const int result = segments_.begin(written_lsn_.load(std::memory_order_relaxed),
+                                     std::max(first_version_, batches_.max_version()), least_bytes);
+  if (result >= 0 && is_gone) {
+    complete_from_ = segments_.last();
+    incomplete_.store(true, std::memory_order_relaxed);
+  }
+  return result;
 }
 
 bool Journal::sync_is_due(bool ends) const {

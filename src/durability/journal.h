@@ -44,7 +44,10 @@
 // written). Where a write or a sync fails, `error` says so, and all of them are written again to
 // the same places every `pause_ms`. Until that has worked nobody waits: rows of which it is not
 // certain that what they show is safe are answered `not_saved`, and so are all that write. So it is
-// from the start on where the disk is full then, until there is room for the first segment.
+// from the start on where the disk is full then, until there is room for the first segment. A
+// segment that somebody has removed, with its folder perhaps, has failed likewise, at its next
+// sync; when there is a folder again, the next one begins there, and until the journal is written
+// anew, or cut, it is incomplete.
 //
 // Memory. `unwritten_bytes`; where there are more than `most_unwritten`, batches that change
 // something wait for the disk, and a worker of whose batches some are under way begins no other
@@ -156,6 +159,8 @@ class Journal final : public CommitSink, public Awaited {
            base_file_bytes_.load(std::memory_order_relaxed);
   }
   uint64_t base_bytes() const { return base_bytes_.load(std::memory_order_relaxed); }
+  // Files were removed by others, so it has to be written anew, or cut.
+  bool is_incomplete() const { return incomplete_.load(std::memory_order_relaxed); }
   uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }
 
   // Returns when all blocks of batches that have ended are on disk, whatever the policy says; below
@@ -258,6 +263,7 @@ class Journal final : public CommitSink, public Awaited {
   alignas(64) std::atomic<int> error_{0};
   std::atomic<int> last_error_{0};
   std::atomic<bool> any_waits_{false};
+  std::atomic<bool> incomplete_{false};
   std::atomic<uint64_t> expected_{0};  // bytes of a large block that is to come, for the writer
 
   alignas(64) std::atomic<uint64_t> last_number_{0};
@@ -274,9 +280,10 @@ class Journal final : public CommitSink, public Awaited {
   alignas(64) SegmentWriter segments_;
   // The writer's.
   Clock::time_point last_sync_ = Clock::now();
-  uint64_t mark_end_ = 0;  // of the last one; 0: none yet
-  uint64_t seen_end_ = 0;  // of the buffer, by the last step
-  Point rewrite_from_{};   // with the number of a segment; 0: no rewrite has begun one
+  uint64_t mark_end_ = 0;       // of the last one; 0: none yet
+  uint64_t seen_end_ = 0;       // of the buffer, by the last step
+  uint64_t complete_from_ = 0;  // the segment that began behind those that were removed
+  Point rewrite_from_{};        // with the number of a segment; 0: no rewrite has begun one
 
   // Of all that follows.
   mutable std::mutex mutex_;

@@ -105,6 +105,7 @@ int Journal::next_segment_now() {
 
 // By the writer.
 void Journal::note_begin() {
+  if (segments_.first() >= complete_from_) incomplete_.store(false, std::memory_order_relaxed);
   first_lsn_.store(segments_.begin_lsn(), std::memory_order_relaxed);
   base_file_bytes_.store(segments_.base().bytes, std::memory_order_relaxed);
   base_bytes_.store(live_bytes(), std::memory_order_relaxed);

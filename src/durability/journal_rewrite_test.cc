@@ -68,6 +68,33 @@ TEST_F(JournalRewriteTest, AFaultWhileItIsWrittenAnewLosesNothing) {
   }
 }
 
+// Writes are refused until there is a folder again, where then all is.
+TEST_F(JournalRewriteTest, AFolderThatIsRemovedIsNoticedAndFilledAnew) {
+  for (const SyncPolicy policy : {SyncPolicy::everysec, SyncPolicy::always}) {
+    folder = new_folder();
+    open(policy);
+    Journal& journal = *store->journal;
+    ASSERT_EQ(put("before", "1"), Status::ok);
+    ASSERT_GE(journal.sync_now(), 0);
+    std::filesystem::remove_all(folder);
+    EXPECT_LT((put("unsafe", "1"), journal.sync_now()), 0);
+    EXPECT_EQ(journal.error(), ENOENT);
+    EXPECT_EQ(put("refused", "1"), Status::not_saved);
+    EXPECT_FALSE(journal.is_incomplete());
+    std::filesystem::create_directory(folder);
+    while (journal.error() != 0) std::this_thread::yield();
+    EXPECT_EQ(put("behind", "1"), Status::ok);
+    EXPECT_TRUE(journal.is_incomplete());
+    ASSERT_GE(journal.begin_rewrite(), 0);
+    ASSERT_TRUE(put_all_again());
+    ASSERT_GE(journal.end_rewrite(), 0);
+    EXPECT_FALSE(journal.is_incomplete());
+    const auto content = store->content();
+    EXPECT_EQ(content.size(), 3u);
+    EXPECT_EQ(open().content(), content);
+  }
+}
+
 // A crash between the manifest and the removal of what it does not name.
 TEST_F(JournalRewriteTest, WhatWasDroppedAndIsStillThereIsRemoved) {
   open();

@@ -79,6 +79,7 @@ int SegmentWriter::begin(uint64_t first_lsn, uint64_t first_version, uint64_t le
     mapped_ = {files_.map(file_, bytes, false), bytes};
   }
   begins_ = false;
+  is_gone_ = false;
   prepares_ = prepares;
   capacity_ = bytes;
   first_lsn_ = first_lsn;
@@ -220,6 +221,13 @@ int SegmentWriter::write(uint64_t lsn, const char* data, uint64_t bytes) {
   if (mapped_.at == nullptr) return write_at(file_, data, bytes, offset);
   std::memcpy(mapped_.at + offset, data, bytes);
   return 0;
+}
+
+int SegmentWriter::sync() {
+  if (!begun()) return 0;
+  if (const int result = files_.sync(file_); result < 0) return result;
+  is_gone_ = !files_.has_name(file_);
+  return is_gone() ? -ENOENT : 0;
 }
 
 void SegmentWriter::unmap(Mapping& mapping) {

@@ -31,6 +31,7 @@
 // Threads. The writer's only; `prepare` may run beside writes.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -74,7 +75,8 @@ class SegmentWriter {
   void prepare(uint64_t lsn = 0, uint64_t expected = 0);
   // Whether records up to `lsn` find room in the segment.
   bool has_room(uint64_t lsn) const {
-    return file_ >= 0 && !begins_ && lsn - first_lsn_ <= capacity_ - sizeof(SegmentHeader);
+    return file_ >= 0 && !begins_ && !is_gone() &&
+           lsn - first_lsn_ <= capacity_ - sizeof(SegmentHeader);
   }
   // The last segment, if it is not the only one and nothing was written into it before `lsn`, goes
   // again; returns whether it did.
@@ -82,7 +84,9 @@ class SegmentWriter {
   // Whether a segment has begun since the start.
   bool begun() const { return file_ >= 0; }
   int write(uint64_t lsn, const char* data, uint64_t bytes);
-  int sync() { return begun() ? files_.sync(file_) : 0; }
+  // -ENOENT: somebody has removed the segment, and nothing goes into it any more.
+  int sync();
+  bool is_gone() const { return is_gone_.load(std::memory_order_relaxed); }
   // Whether as much may be written, and two segments more; true where nobody can tell.
   bool has_disk_for(uint64_t bytes) const;
 
@@ -93,6 +97,7 @@ class SegmentWriter {
   // Copies a file, of which `bytes` are wanted, to the place of a base. By any thread.
   int put_base(const std::string& path, uint64_t number, uint64_t bytes);
 
+  uint64_t first() const { return manifest_.first; }
   uint64_t last() const { return manifest_.last; }
   uint64_t segments() const { return manifest_.last - manifest_.first + 1; }
   // Where its first segment begins.
@@ -151,7 +156,9 @@ class SegmentWriter {
   FileName prepared_name_;   // its name
   bool prepares_ = false;    // it is wanted
   bool takes_last_ = false;  // the last one is empty, and of the process before
-  bool begins_ = false;    // the manifest may name the next already, so nothing goes into this one
+  bool begins_ = false;  // the manifest may name the next already, so nothing goes into this one
+  // The segment, since the last sync, beside which others may write.
+  std::atomic<bool> is_gone_{false};
   bool by_calls_ = false;  // as the last segment that ended has it, those behind it
   uint64_t writes_ = 0;    // into this one
   uint64_t capacity_ = 0;  // bytes of the file

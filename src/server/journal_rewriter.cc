@@ -78,7 +78,7 @@ void JournalRewriter::run() {
     } catch (const std::exception& error) {
       net::log(net::LogLevel::warning, reason_of(error));
     }
-    if (!worked) not_before_ = Clock::now() + after_failure;
+    if (!worked || journal_.is_incomplete()) not_before_ = Clock::now() + after_failure;
     if (worked) {
       net::log(net::LogLevel::notice, "the journal was written anew");
     } else {
@@ -90,9 +90,10 @@ void JournalRewriter::run() {
 }
 
 bool JournalRewriter::is_due() const {
+  if (Clock::now() < not_before_) return false;
+  if (journal_.is_incomplete()) return journal_.error() == 0;
   const Tree* const tree = engine_.tree();
   if (tree != nullptr && (tree->lasts() || tree->is_lost())) return false;
-  if (Clock::now() < not_before_) return false;
   const uint64_t percentage = live_.auto_aof_rewrite_percentage;
   const uint64_t bytes = journal_.live_bytes();
   if (percentage == 0 || bytes < live_.auto_aof_rewrite_min_size || journal_.error() != 0) {

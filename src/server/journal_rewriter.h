@@ -1,5 +1,6 @@
 // JournalRewriter: a thread that has the journal written anew, when somebody asks (BGREWRITEAOF) or
-// it has grown by so much since the last time (auto-aof-rewrite-percentage, -min-size).
+// it has grown by so much since the last time (auto-aof-rewrite-percentage, -min-size), or when
+// files of it were removed.
 //
 // With a tree (tree/tree.h) the journal's changes go into its files instead, and what they have
 // goes from the journal; that happens all the time, so nobody waits for it to grow.

@@ -80,6 +80,7 @@ class FilesWithPoints final : public Files {
     kill_point(kind(file) + ".sync");
     return files_.sync(file);
   }
+  bool has_name(int file) override { return files_.has_name(file); }
   int rename(const std::string& from, const std::string& to) override {
     kill_point(kind_of(to) + ".rename");
     return files_.rename(from, to);

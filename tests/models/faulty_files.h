@@ -168,6 +168,7 @@ class FaultyFiles final : public Files {
     its.writes.clear();
     return 0;
   }
+  bool has_name(int file) override { return system_files().has_name(file); }
   // It maps none, but knows how many bytes were wanted last.
   char* map(int /*file*/, uint64_t bytes, bool /*at_once*/) override {
     const std::lock_guard guard(mutex_);
