@@ -1,10 +1,5 @@
 #include "db/stored_journal.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -78,8 +73,7 @@ void expect_keys(Engine& engine, const JournalReader& reader, const RdbFile* bas
 // What of the base is still as it was, but for parts of some values.
 void fill_from_base(Engine& engine, const JournalReader& reader, const RdbFile& file,
                     FillTotals& totals) {
-  const JournalBase& base = reader.manifest().base;
-  if (file.sum() != base.sum || file.bytes() != base.bytes || file.last_version() != base.version) {
+  if (!reader.manifest().base.is(file)) {
     throw JournalError("journal: " + reader.path_of_base() +
                        " is not the snapshot that it was cut behind");
   }
@@ -165,8 +159,7 @@ void fill_store(Engine& engine, const JournalReader& reader) {
 }
 
 StoredJournal::StoredJournal(const StoredJournalOptions& options, Engine& engine, Files& files)
-    : engine_(engine), log_(options.log) {
-  lock(options.folder + "/" + options.name + ".lock");
+    : engine_(engine), log_(options.log), lock_(options.folder, options.name) {
   bool begins = false;
   try {
     begins = begin_with_snapshot(options, files);
@@ -208,7 +201,6 @@ StoredJournal::StoredJournal(const StoredJournalOptions& options, Engine& engine
     engine_.set_commit_sink(nullptr);
     journal_.reset();
     if (begins) remove_new(options.folder + "/" + options.name, files);
-    ::close(lock_);
     throw;
   }
 }
@@ -220,18 +212,6 @@ StoredJournal::~StoredJournal() {
   }
   engine_.set_commit_sink(nullptr);
   journal_.reset();
-  ::close(lock_);
-}
-
-void StoredJournal::lock(const std::string& path) {
-  constexpr int by_owner = 0640;
-  lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, by_owner);
-  if (lock_ < 0) {
-    throw JournalError("journal: cannot open " + path + ": " + reason_of(errno));
-  }
-  if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
-  ::close(lock_);
-  throw JournalError("journal: " + path + " is locked by another program");
 }
 
 // Whether there is a new journal then: one without records, whose base the snapshot is.

@@ -24,6 +24,7 @@
 #include <string_view>
 
 #include "durability/journal.h"
+#include "durability/journal_lock.h"
 #include "engine/engine.h"
 
 namespace isotherm {
@@ -52,7 +53,6 @@ class StoredJournal {
   Journal& journal() { return *journal_; }
 
  private:
-  void lock(const std::string& path);
   bool begin_with_snapshot(const StoredJournalOptions& options, Files& files) const;
   void clear(const JournalReader& reader);
   void fill(const JournalReader& reader);
@@ -60,7 +60,7 @@ class StoredJournal {
 
   Engine& engine_;
   const std::function<void(bool warns, const std::string& line)> log_;
-  int lock_ = -1;
+  const JournalLock lock_;
   std::unique_ptr<Journal> journal_;
 };
 

@@ -9,24 +9,11 @@
 #include "base/hash.h"
 #include "base/seed.h"
 #include "base/worker_pool.h"
-#include "durability/mapped_file.h"
 #include "isotherm/batch.h"
 
 namespace isotherm {
 
 namespace {
-
-// The bytes up to the last one that is not zero. Where the file system does not know what was
-// reserved alone, a file is mostly zeros, which a library function passes over by pages.
-size_t bytes_before_zeros(std::string_view text) {
-  constexpr size_t page = 4096;
-  static constexpr char zeros[page] = {};
-  while (text.size() >= page && std::memcmp(text.data() + text.size() - page, zeros, page) == 0) {
-    text.remove_suffix(page);
-  }
-  while (!text.empty() && text.back() == '\0') text.remove_suffix(1);
-  return text.size();
-}
 
 // They lie in the order in which they were written, and are read in that of their hashes.
 void prefetch(const RecordHeader& record) {
@@ -38,36 +25,15 @@ void prefetch(const RecordHeader& record) {
 
 }  // namespace
 
-// A file of the journal.
-class JournalReader::Mapping : public MappedFile<JournalError> {
- public:
-  explicit Mapping(const std::string& path) : MappedFile("journal", path) {}
-
-  // What the file begins with, which has to be whole.
-  template <class Header>
-  const Header& header() const {
-    if (text().size() < sizeof(Header)) fail("is too short for a journal");
-    const auto* header = reinterpret_cast<const Header*>(text().data());
-    if (const char* problem = header_problem(*header)) fail(problem);
-    return *header;
-  }
-  Manifest manifest() const {
-    if (text().size() != sizeof(ManifestOfSegments)) return header<Manifest>();
-    Manifest its{};
-    static_cast<ManifestOfSegments&>(its) = header<ManifestOfSegments>();
-    return its;
-  }
-};
-
 JournalReader::JournalReader(const std::string& folder, const std::string& name, uint32_t threads)
-    : base_(folder + "/" + name), threads_(threads), parts_(threads) {
+    : base_(folder + "/" + name), threads_(std::max(1u, threads)), parts_(threads_) {
   if (!std::filesystem::exists(manifest_path(base_))) {
     check_names(folder, name);
     manifest_.store = draw_seed();
     manifest_.first = 1;
     return;
   }
-  manifest_ = Mapping(manifest_path(base_)).manifest();
+  manifest_ = JournalFile(manifest_path(base_)).manifest();
   found_ = true;
   check_names(folder, name);
   for (uint64_t number = manifest_.first; number <= manifest_.last; ++number) {
@@ -80,18 +46,18 @@ JournalReader::JournalReader(const std::string& folder, const std::string& name,
 
 JournalReader::~JournalReader() = default;
 
-std::unique_ptr<JournalReader::Mapping> JournalReader::map_segment(uint64_t number) const {
-  auto mapping = std::make_unique<Mapping>(segment_path(base_, number));
-  const auto& header = mapping->header<SegmentHeader>();
-  if (header.store != manifest_.store) mapping->fail("belongs to another journal");
-  if (header.number != number) mapping->fail("has the number of another segment");
-  if (mapping->text().size() < header.bytes) mapping->fail("is truncated");
-  return mapping;
+std::unique_ptr<JournalFile> JournalReader::map_segment(uint64_t number) const {
+  const std::string path = segment_path(base_, number);
+  if (!std::filesystem::exists(path)) fail_as_damaged(path + " is missing");
+  auto file = std::make_unique<JournalFile>(path);
+  const char* const damage = file->damage_of_segment(manifest_.store, number);
+  if (damage != nullptr) fail_as_damaged(path + " " + damage);
+  return file;
 }
 
 // Of the last segment but one, behind which nothing is before the next one's first record.
 void JournalReader::keep_until(uint64_t next_lsn) {
-  Mapping& mapping = *std::prev(segments_.end(), 2)->file;
+  JournalFile& mapping = *std::prev(segments_.end(), 2)->file;
   const uint64_t first_lsn = mapping.header<SegmentHeader>().first_lsn;
   if (next_lsn >= first_lsn) mapping.keep(sizeof(SegmentHeader) + (next_lsn - first_lsn));
 }
@@ -117,7 +83,7 @@ void JournalReader::check_names(const std::string& folder, const std::string& na
       oldest_ = std::min(oldest_, number);
       continue;
     }
-    const Mapping mapping(entry.path().string());
+    const JournalFile mapping(entry.path().string());
     const auto& header = mapping.header<SegmentHeader>();
     const std::string_view rest = mapping.text().substr(sizeof header);
     const bool is_next = number == (found_ ? manifest_.last + 1 : 1) && header.number == number;
@@ -202,12 +168,11 @@ void JournalReader::note_flush(std::map<uint32_t, uint64_t>& flushed, uint32_t d
 // Behind those before it.
 void JournalReader::take_in(size_t index) {
   const Segment& segment = segments_[index];
-  const Mapping& file = *segment.file;
-  const uint64_t first_lsn = segment.header().first_lsn;
-  if (index == 0 ? manifest_.first == 1 && first_lsn != 0 : first_lsn != end_lsn_) {
-    file.fail("does not begin where the one before it ends");
+  const JournalFile& file = *segment.file;
+  if (index == 0) {
+    first_lsn_ = segment.header().first_lsn;
+    if (manifest_.first == 1 && first_lsn_ != 0) file.fail("does not begin where the journal does");
   }
-  if (index == 0) first_lsn_ = first_lsn;
   end_lsn_ = segment.end_lsn;
   last_version_ = std::max(last_version_, segment.last_version);
   records_ += segment.records;
@@ -220,22 +185,27 @@ void JournalReader::take_in(size_t index) {
               std::to_string(read));
   }
   if (index + 1 == segments_.size()) return end_with(file.text().substr(read));
-  if (end_lsn_ != segments_[index + 1].header().first_lsn) fail_as_damaged(file, read);
+  if (end_lsn_ != segments_[index + 1].header().first_lsn) fail_as_damaged(segment, read);
 }
 
 // The last segment, behind its last block that can be read.
 void JournalReader::end_with(std::string_view rest) {
-  const Mapping& file = *segments_.back().file;
+  const JournalFile& file = *segments_.back().file;
   const uint64_t begin = file.text().size() - rest.size();
   const uint64_t written_end = std::max(begin, file.written_bytes());
   torn_bytes_ = bytes_before_zeros(rest.substr(0, written_end - begin));
   used_bytes_ = begin + torn_bytes_;
-  if (is_damage(rest, torn_bytes_, end_lsn_)) fail_as_damaged(file, begin);
+  if (is_damage(rest, torn_bytes_, end_lsn_)) fail_as_damaged(segments_.back(), begin);
 }
 
-void JournalReader::fail_as_damaged(const Mapping& file, size_t at) {
-  file.fail("is damaged at byte " + std::to_string(at) +
-            ": a record that was on disk cannot be read");
+void JournalReader::fail_as_damaged(const std::string& what) const {
+  throw JournalError("journal: " + what + "; isotherm-check --repair " + base_ +
+                     " says what can be kept");
+}
+
+void JournalReader::fail_as_damaged(const Segment& segment, size_t at) const {
+  fail_as_damaged(segment_path(base_, segment.header().number) + " is damaged at byte " +
+                  std::to_string(at) + ": a record that was on disk cannot be read");
 }
 
 // Whether a block behind says that what should be at `lsn` was on disk. The magic number of a block

@@ -24,20 +24,15 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "durability/journal_file.h"
 #include "durability/record.h"
 #include "durability/value_parts.h"
 
 namespace isotherm {
-
-class JournalError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 class JournalReader {
  public:
@@ -92,7 +87,6 @@ class JournalReader {
   uint32_t threads() const { return threads_; }
 
  private:
-  class Mapping;
   struct Entry {
     uint64_t hash;
     const RecordHeader* record;
@@ -119,7 +113,7 @@ class JournalReader {
   using Parts = std::vector<std::vector<Entry>>;
   // What one segment has, but for its entries.
   struct Segment {
-    std::unique_ptr<Mapping> file;
+    std::unique_ptr<JournalFile> file;
     std::map<uint32_t, uint64_t> flushed;
     uint64_t records = 0;
     uint64_t unlike_puts = 0;  // of them: after each of these a key may be gone
@@ -133,7 +127,7 @@ class JournalReader {
     const SegmentHeader& header() const;
   };
 
-  std::unique_ptr<Mapping> map_segment(uint64_t number) const;
+  std::unique_ptr<JournalFile> map_segment(uint64_t number) const;
   void keep_until(uint64_t next_lsn);
   void check_names(const std::string& folder, const std::string& name);
   void read_segments();
@@ -144,7 +138,8 @@ class JournalReader {
                          uint64_t version);
   void take_in(size_t index);
   void end_with(std::string_view rest);
-  [[noreturn]] static void fail_as_damaged(const Mapping& file, size_t at);
+  [[noreturn]] void fail_as_damaged(const std::string& what) const;
+  [[noreturn]] void fail_as_damaged(const Segment& segment, size_t at) const;
   static const RecordHeader* put_together(const RecordHeader* put, const ValueParts& parts,
                                           std::string& text);
   void sort_part(uint32_t part, std::vector<Parts>& found);

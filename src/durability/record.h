@@ -151,6 +151,11 @@ struct JournalBase {
   static constexpr JournalBase in_tree() { return {0, 0, 1, 0}; }
   constexpr bool is_in_tree() const { return number == 0 && sum == 1; }
   constexpr bool is_there() const { return number != 0 || is_in_tree(); }
+  // Whether a snapshot (durability/rdb_file.h) is what it tells of.
+  template <class Snapshot>
+  bool is(const Snapshot& its) const {
+    return its.sum() == sum && its.bytes() == bytes && its.last_version() == version;
+  }
 };
 
 struct Manifest : ManifestOfSegments {
@@ -241,6 +246,7 @@ void seal_header(Header& header) {
   header.format = Header::right_format;
   header.crc = header_crc(header);
 }
+inline constexpr const char* of_another_version = "has a format of another version";
 // Why it is none; null: it is one.
 template <class Header>
 const char* header_problem(const Header& header) {
@@ -250,7 +256,7 @@ const char* header_problem(const Header& header) {
   if (header.crc != header_crc(header)) return "is damaged in its header";
   const bool known =
       Header::oldest_format <= header.format && header.format <= Header::right_format;
-  return known ? nullptr : "has a format of another version";
+  return known ? nullptr : of_another_version;
 }
 
 inline std::string manifest_path(const std::string& base) { return base + ".manifest"; }

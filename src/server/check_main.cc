@@ -3,8 +3,11 @@
 // It writes nothing, so it may look at the files of a server that runs; the end of a journal that
 // is being written may then look torn.
 //
-// Exit status: 0: it can be read; 1: it cannot, and the first fault is printed with its file and
-// byte; 2: the command line is wrong.
+// With --repair it takes from journals that are damaged all from the first damage on
+// (durability/journal_repair.h), and says what that is. No server may use them meanwhile.
+//
+// Exit status: 0: it can be read, now; 1: it cannot, and the first fault is printed with its file
+// and byte; 2: the command line is wrong.
 
 #include <algorithm>
 #include <cstdint>
@@ -17,7 +20,9 @@
 #include <thread>
 
 #include "base/reason_of.h"
+#include "durability/journal_lock.h"
 #include "durability/journal_reader.h"
+#include "durability/journal_repair.h"
 #include "durability/rdb_file.h"
 
 namespace {
@@ -26,9 +31,12 @@ constexpr int exit_usage = 2;
 constexpr std::string_view manifest_suffix = ".manifest";
 
 constexpr std::string_view usage =
-    "Usage: isotherm-check FILE|FOLDER\n"
+    "Usage: isotherm-check [--repair] FILE|FOLDER\n"
     "Says whether a snapshot (dump.rdb), a journal (appendonly.aof), or all journals in a folder\n"
     "can be read, and what is in them. Nothing is written.\n"
+    "With --repair a damaged journal keeps all records before the first damage. What is left out\n"
+    "is moved to a folder beside it (appendonly.aof.damaged-1), and told of by file. A journal\n"
+    "without damage is not changed, nor one that a server uses, or that a tree is behind.\n"
     "Exit status: 0: it can be read; 1: it cannot, and the first fault is printed; 2: wrong "
     "usage.\n";
 
@@ -89,13 +97,35 @@ void check_journal(const std::string& folder, const std::string& name) {
   }
 }
 
-// Looks at the journals in a folder, and returns how many there are.
-int check_folder(const std::string& folder) {
+void repair_journal(const std::string& folder, const std::string& name) {
+  const isotherm::JournalLock lock(folder, name);
+  isotherm::JournalRepair repair(folder, name);
+  repair.run();
+  const std::string& rest = repair.folder_of_rest();
+  if (repair.damage().empty()) {
+    std::cout << folder << "/" << name << ": there is no damage, and nothing is changed\n";
+    if (!rest.empty()) std::cout << "what a repair before has left out is in " << rest << "\n";
+    return check_journal(folder, name);
+  }
+  std::cout << repair.damage() << "\nrepaired; "
+            << (rest.empty() ? "nothing that was there is left out"
+                             : "what is left out is in " + rest + ":")
+            << "\n";
+  for (const isotherm::JournalRepair::LeftOut& its : repair.left_out()) {
+    std::cout << "  " << its.file << ", from byte " << its.from << " on: " << its.bytes
+              << " bytes; " << its.records << " records of them can be read\n";
+  }
+  check_journal(folder, name);
+}
+
+// Calls work(folder, name) for the journals in a folder, and returns how many there are.
+template <class Work>
+int each_journal(const std::string& folder, const Work& work) {
   int journals = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (!name.ends_with(manifest_suffix)) continue;
-    check_journal(folder, name.substr(0, name.size() - manifest_suffix.size()));
+    work(folder, name.substr(0, name.size() - manifest_suffix.size()));
     ++journals;
   }
   return journals;
@@ -104,23 +134,27 @@ int check_folder(const std::string& folder) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string_view word = argc == 2 ? argv[1] : "";
+  const bool repairs = argc == 3 && argv[1] == std::string_view("--repair");
+  const std::string_view word = argc == 2 || repairs ? argv[argc - 1] : "";
   if (word == "--version") {
     std::cout << "isotherm-check " ISOTHERM_VERSION "\n";
     return EXIT_SUCCESS;
   }
-  if (word == "--help" || word == "-h" || word.empty()) {
-    (word.empty() ? std::cerr : std::cout) << usage;
-    return word.empty() ? exit_usage : EXIT_SUCCESS;
+  const bool helps = word == "--help" || word == "-h";
+  if (helps || word.empty() || word.starts_with("--")) {
+    (helps ? std::cout : std::cerr) << usage;
+    return helps ? EXIT_SUCCESS : exit_usage;
   }
   const std::string path(word);
+  const auto look = repairs ? repair_journal : check_journal;
   try {
     if (const std::filesystem::path journal = named_journal(path); !journal.empty()) {
       const std::string folder = journal.parent_path().string();
-      check_journal(folder.empty() ? "." : folder, journal.filename().string());
+      look(folder.empty() ? "." : folder, journal.filename().string());
     } else if (!std::filesystem::is_directory(path)) {
       check_snapshot(path);
-    } else if (check_folder(path) == 0) {
+      if (repairs) std::cout << "a snapshot is not repaired, since it is one piece\n";
+    } else if (each_journal(path, look) == 0) {
       std::cout << path << ": there is no journal in this folder\n";
       return EXIT_FAILURE;
     }

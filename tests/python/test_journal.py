@@ -113,26 +113,118 @@ def check(server, asked, answered):
             assert int(client.get(name.replace("left", "right")) or 0) == value, name
 
 
-def test_a_damaged_journal_is_refused_and_left_alone(folder):
+def damage(path, at):
+    """Flips a bit."""
+    with open(path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte[0] ^ 4]))
+
+
+def refusal(folder, *flags):
+    """What a server says that does not start."""
+    ended = subprocess.run([servers.isotherm_binary(), "--port", "0", "--memcached-port", "0",
+                            "--appendonly", "yes", "--dir", folder, *flags],
+                           capture_output=True, text=True, timeout=servers.LONGEST_SECONDS, check=False)
+    assert ended.returncode == 1
+    return ended.stdout + ended.stderr
+
+
+def repair(folder):
+    """What isotherm-check --repair says, and its exit status."""
+    program = os.path.join(os.path.dirname(os.path.abspath(servers.isotherm_binary())), "isotherm-check")
+    ran = subprocess.run([program, "--repair", folder], capture_output=True, text=True,
+                         timeout=servers.LONGEST_SECONDS, check=False)
+    return ran.returncode, ran.stdout
+
+
+def files_in(folder):
+    files = {}
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                files[name] = file.read()
+    return files
+
+
+def test_a_damaged_journal_is_refused_and_repaired_when_asked(folder):
+    with start(folder, "--appendfsync", "always") as server:
+        client = redis.Redis(port=server.resp_port)
+        for i in range(100):
+            client.set(f"key{i}", "value")
+        status, text = repair(folder)
+        assert status == 1 and "is locked by another program" in text
+    status, text = repair(folder)
+    assert status == 0 and "there is no damage, and nothing is changed" in text
+    path = os.path.join(folder, "appendonly.aof.1")
+    damage(path, 1000)
+    before = files_in(folder)
+    said = refusal(folder)
+    assert re.search(r"appendonly\.aof\.1 is damaged at byte \d+", said)
+    assert f"isotherm-check --repair {folder}/appendonly.aof says what can be kept" in said
+    assert files_in(folder) == before
+    status, text = repair(folder)
+    assert status == 0
+    # A header of 64 bytes, and blocks of 40 with a record of 56.
+    assert f"{path} is damaged at byte 928\n" in text
+    assert re.search(r"  appendonly\.aof\.1, from byte 928 on: \d+ bytes; \d\d records of them can be read", text)
+    aside = f"{folder}/appendonly.aof.damaged-1"
+    assert files_in(aside) == {"appendonly.aof.1": before["appendonly.aof.1"]}
+    with start(folder) as server:
+        client = redis.Redis(port=server.resp_port)
+        kept = client.dbsize()
+        assert 0 < kept < 100 and all(client.get(f"key{i}") == b"value" for i in range(kept))
+        client.set("later", "value")
+    with start(folder) as server:
+        assert redis.Redis(port=server.resp_port).dbsize() == kept + 1
+
+
+def test_the_base_of_a_damaged_journal_stays(folder):
+    with start(folder, "--appendfsync", "always") as server:
+        client = redis.Redis(port=server.resp_port)
+        client.mset({f"key{i}": "value" for i in range(100)})
+        client.save()
+        for i in range(10):
+            client.set(f"later{i}", "value")
+    damage(os.path.join(folder, "appendonly.aof.2"), 20)
+    assert "is damaged in its header; isotherm-check" in refusal(folder)
+    assert repair(folder)[0] == 0
+    with start(folder) as server:
+        assert redis.Redis(port=server.resp_port).dbsize() == 100
+    # Without it nothing is left.
+    damage(os.path.join(folder, "appendonly.aof.2.base"), 200)
+    before = files_in(folder)
+    status, text = repair(folder)
+    assert status == 1 and "the journal is nothing without this file" in text
+    assert files_in(folder) == before
+
+
+def test_a_folder_that_is_removed_refuses_writes_and_is_filled_anew_when_it_is_back(folder):
     with start(folder) as server:
         client = redis.Redis(port=server.resp_port)
         for i in range(100):
             client.set(f"key{i}", "value")
-    path = os.path.join(folder, "appendonly.aof.1")
-    with open(path, "r+b") as file:
-        file.seek(1000)
-        byte = file.read(1)
-        file.seek(1000)
-        file.write(bytes([byte[0] ^ 4]))
-    with open(path, "rb") as file:
-        damaged = file.read()
-    ended = subprocess.run([servers.isotherm_binary(), "--port", "0", "--memcached-port", "0",
-                            "--appendonly", "yes", "--dir", folder],
-                           capture_output=True, text=True, timeout=servers.LONGEST_SECONDS, check=False)
-    assert ended.returncode == 1
-    assert re.search(r"appendonly\.aof\.1 is damaged at byte \d+", ended.stdout + ended.stderr)
-    with open(path, "rb") as file:
-        assert file.read() == damaged
+        shutil.rmtree(folder)
+
+        def is_refused():
+            try:
+                client.set("unsafe", "value")
+                return False
+            except redis.exceptions.ResponseError as error:
+                return "MISCONF" in str(error)
+
+        assert servers.soon(is_refused)
+        os.mkdir(folder)
+        assert servers.soon(lambda: not is_refused())
+        assert servers.soon(lambda: not os.path.exists(os.path.join(folder, "appendonly.aof.2"))
+                            and os.path.exists(os.path.join(folder, "appendonly.aof.3")))
+        client.set("later", "value")
+        server.kill()
+    with start(folder) as server:
+        client = redis.Redis(port=server.resp_port)
+        assert client.dbsize() == 102 and client.get("key99") == client.get("later") == b"value"
 
 
 def test_info_tells_of_the_journal(folder):

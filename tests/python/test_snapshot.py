@@ -137,7 +137,7 @@ def test_isotherm_check_tells_how_it_is_used():
     for word in ("--help", "-h"):
         status, text = look_at(word)
         assert status == 0
-        assert "Usage: isotherm-check FILE|FOLDER" in text
+        assert "Usage: isotherm-check [--repair] FILE|FOLDER" in text
     assert re.fullmatch(r"isotherm-check \d+\.\d+\.\d+\n", look_at("--version")[1])
     assert look_at("")[0] == 2
 
