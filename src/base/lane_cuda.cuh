@@ -50,6 +50,9 @@ struct LaneCuda {
   }
   __device__ static void sync_warp(uint32_t mask) { __syncwarp(mask); }
   __device__ static void sync_block() { __syncthreads(); }
+  // All lanes that share memory of one kind after another: those of a larger block, too, that this
+  // one is a part of.
+  __device__ static void sync_all() { __syncthreads(); }
   template <class T>
   __device__ static T* shared() {
     extern __shared__ __align__(16) unsigned char memory[];

@@ -58,6 +58,7 @@ class FakeLane {
   }
   void sync_warp(uint32_t mask) const { meet({FakeCollective::sync_warp, mask, 0, 0}); }
   void sync_block() const { state_->grid->sync_block(*state_); }
+  void sync_all() const { sync_block(); }  // a block is no part of another
 
   // The block's memory; T is the kernel's Shared.
   template <class T>

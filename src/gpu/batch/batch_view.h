@@ -93,11 +93,11 @@ struct BatchView {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void note_dependent() const {
     if (counters->any_dependent == 0) counters->any_dependent = 1;
   }
-  // Lists the rows of the lanes that are `grouped`, as far as there is room; all lanes of a warp
-  // call.
+  // Lists the rows of the lanes that are `grouped`, `bits` of the warp, as far as there is room;
+  // all lanes of a warp call.
   template <class Lane>
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void list_grouped(const Lane& lane, uint32_t row,
-                                                         bool grouped) const;
+                                                         bool grouped, uint32_t bits) const;
   // Whether the sorted rows are those of the list.
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE bool takes_listed() const {
     return most_listed != 0 && counters->too_many == 0;
@@ -151,10 +151,16 @@ ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t append(const Lane& lane, uint32_t*
 
 template <class Lane>
 ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void BatchView::list_grouped(const Lane& lane, uint32_t row,
-                                                                  bool grouped) const {
+                                                                  bool grouped,
+                                                                  uint32_t bits) const {
   if (most_listed == 0) return;
-  // Nobody will look at the list. The lanes of a warp agree, since they go on together.
-  if (lane.shuffle(whole_warp, Lane::load(&counters->too_many), 0) != 0) return;
+  // A warp with many times its share of the list knows that all of them have more than it takes.
+  // Each that asked for its places would wait for the others, which ask at the same time.
+  constexpr uint64_t shares = 8;
+  if (uint64_t{count_bits(bits)} * rows > uint64_t{most_listed} * 32 * shares) {
+    counters->too_many = 1;
+    return;
+  }
   const uint32_t at = append(lane, &counters->listed, grouped);
   if (!grouped) return;
   if (at < most_listed) {

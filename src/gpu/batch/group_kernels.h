@@ -131,8 +131,9 @@ struct GroupEndKernel {
     if (was_absent(batch, position)) found = 0;
     batch.reply(row, {word, static_cast<uint8_t>(found)});
   }
-  // Where the group of the row at `i` begins: most are short.
+  // Where the group of the row at `i` begins: most that are not ranked are short.
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t head_of(uint32_t i, uint32_t slot) const {
+    if (batch.takes_listed()) return batch.writers.start[slot];
     uint32_t head = i;
     uint32_t step = 1;
     for (; step <= head && batch.sorted_slots[head - step] == slot; step *= 2) head -= step;

@@ -62,14 +62,16 @@ struct PartOfSteps {
   ISOTHERM_HOST_DEVICE ISOTHERM_INLINE void end(Steps& steps) const {
     if (steps.any(&batch.counters->failed_writes)) steps.run(ExtendKernel<Kind>{table, batch});
     if (steps.any(&batch.counters->any_grouped)) {
-      const bool depends = has_dependent && steps.any(&batch.counters->any_dependent);
+      // Where a step takes little, to search for where a long group begins takes as long.
+      const bool at_once = !(has_dependent && steps.any(&batch.counters->any_dependent)) &&
+                           !(Steps::reads_counts && steps.any(&batch.counters->too_many));
       sort_grouped(steps);
-      if (depends) {
-        steps.run(GroupBeginKernel<Kind>{table, batch});
-        if (steps.any(&batch.counters->streaks)) steps.run(StreakKernel{batch});
-        steps.run(GroupEndKernel<Kind>{table, batch});
-      } else {
+      if (at_once) {
         steps.run(GroupEndKernel<Kind, true>{table, batch});
+      } else {
+        steps.run(GroupBeginKernel<Kind>{table, batch});
+        if (has_dependent && steps.any(&batch.counters->streaks)) steps.run(StreakKernel{batch});
+        steps.run(GroupEndKernel<Kind>{table, batch});
       }
     }
     steps.run(LateKernel<typename Kind::Totals>{batch, totals});
@@ -114,7 +116,8 @@ struct BothKernels {
   template <class Lane>
   ISOTHERM_HOST_DEVICE void operator()(const Lane& lane) const {
     first(lane);
-    lane.sync_block();  // the same memory serves both
+    // The same memory serves both, and that of blocks that are parts of one is not laid out alike.
+    lane.sync_all();
     second(lane);
   }
 };

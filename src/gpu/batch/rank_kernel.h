@@ -33,23 +33,19 @@ struct RankKernel {
     const uint32_t warps = lane.blocks() * lane.threads() / 32;
     for (uint32_t i = thread / 32; i < size; i += warps) {
       const uint64_t own = batch.listed[i];
-      const uint32_t before = count_before(lane, own, size);
+      const auto slot = static_cast<uint32_t>(own >> 32);
+      uint32_t before = 0;
+      uint32_t start = 0;  // those of other slots among them
+      for (uint32_t j = thread % 32; j - thread % 32 < size; j += 32) {
+        const uint64_t other = j < size ? batch.listed[j] : ~uint64_t{0};
+        before += count_bits(lane.ballot(whole_warp, other < own));
+        start += count_bits(lane.ballot(whole_warp, other >> 32 < slot));
+      }
       if (thread % 32 != 0) continue;
-      slots_out[before] = static_cast<uint32_t>(own >> 32);
+      slots_out[before] = slot;
       rows_out[before] = static_cast<uint32_t>(own);
+      if (start == before) batch.writers.start[slot] = start;
     }
-  }
-
- private:
-  template <class Lane>
-  ISOTHERM_HOST_DEVICE ISOTHERM_INLINE uint32_t count_before(const Lane& lane, uint64_t own,
-                                                             uint32_t size) const {
-    uint32_t before = 0;
-    for (uint32_t first = 0; first < size; first += 32) {
-      const uint32_t i = first + lane.thread() % 32;
-      before += count_bits(lane.ballot(whole_warp, i < size && batch.listed[i] < own));
-    }
-    return before;
   }
 };
 

@@ -95,7 +95,7 @@ struct UpdateKernel {
       batch.grouped_bits[row / 32] = bits;
       if (bits != 0) batch.note_grouped();
     }
-    if (bits != 0) batch.list_grouped(lane, row, grouped);
+    if (bits != 0) batch.list_grouped(lane, row, grouped, bits);
     return write && !grouped;
   }
 };
