@@ -225,20 +225,22 @@ class FixedDeviceTable {
   // see gpu/table/scan_kernel.h. A key is unmix(hash, seed).
   void scan(uint64_t bound, uint64_t lines, uint64_t wanted, const ScanRoom& room, Stream stream) {
     const std::lock_guard guard(context_.mutex());
-    settle();
-    context_.order().begin_read(stream);
-    using Scan = typename Kind::Scan;
-    const Scan kernel{view(), bound, lines, wanted, room};
-    require_device(device_.launch(stream, 1, Scan::threads, kernel), "launch a walk");
-    context_.order().end_read(stream);
+    use(stream, [&] {
+      context_.order().begin_read(stream);
+      using Scan = typename Kind::Scan;
+      const Scan kernel{view(), bound, lines, wanted, room};
+      require_device(device_.launch(stream, 1, Scan::threads, kernel), "launch a walk");
+      context_.order().end_read(stream);
+    });
   }
 
   gpu::TableStats stats() {
     const std::lock_guard guard(context_.mutex());
-    settle();
-    context_.order().drain();
-    if constexpr (requires { owner_.report(); }) owner_.report();
-    reports_.take_all();
+    use(context_.stream(), [&] {
+      context_.order().drain();
+      if constexpr (requires { owner_.report(); }) owner_.report();
+      reports_.take_all();
+    });
     const TableTotals& totals = reports_.known();
     const uint64_t workspace = workspace_.bytes();
     gpu::TableStats stats{totals.entries, context_.memory().used() - workspace, workspace,

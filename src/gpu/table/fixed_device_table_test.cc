@@ -8,6 +8,7 @@
 #include "device_checks/test_size.h"
 #include "fake_device/fake_device.h"
 #include "gpu/platform/pinned_block.h"
+#include "gpu/table/table_scan.h"
 #include "isotherm/gpu/common.h"
 
 namespace isotherm::fixed_device_table_test {
@@ -47,6 +48,19 @@ DeviceBatch some_puts(uint64_t count) {
   return source.uniform_op(TableOp::put, source.keys(count));
 }
 
+// How many entries a walk in steps of so many shows.
+uint64_t walked(FakeDevice& device, FixedDeviceTable<FakeDevice>& table, uint64_t wanted) {
+  const DeviceStream<FakeDevice> stream(device);
+  TableScan<FakeDevice> scan(device);
+  uint64_t entries = 0;
+  uint64_t bound = 0;
+  do {
+    bound = scan.run(table, 1, bound, wanted, wanted, stream.get(),
+                     [&](uint64_t, uint64_t) { ++entries; });
+  } while (bound != 0);
+  return entries;
+}
+
 TEST(FixedDeviceTable, IsLostWhenALaunchFails) {
   for (uint64_t launches = 0; launches < 8; ++launches) {
     FakeDevice device(1, memory);
@@ -56,6 +70,8 @@ TEST(FixedDeviceTable, IsLostWhenALaunchFails) {
     EXPECT_THROW(table.run_uniform(TableOp::put, some_puts(100), false), DeviceError);
     device.fail_launches_after(FakeDevice::never);
     EXPECT_THROW(table.run_uniform(TableOp::get, some_puts(100), true), DeviceError);
+    EXPECT_THROW(table.table().stats(), DeviceError);
+    EXPECT_THROW(walked(device, table.table(), 10), DeviceError);
     EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
   }
 }
