@@ -76,6 +76,18 @@ TEST(FixedDeviceTable, IsLostWhenALaunchFails) {
   }
 }
 
+// Which needs memory for no more entries than there are.
+TEST(FixedDeviceTable, AWalkMayWantMoreEntriesThanThereCanBe) {
+  FakeDevice device(1, memory);
+  ModelledDeviceTable<FakeDevice> table(device, {0, 1, 4, 256});
+  table.run_uniform(TableOp::put, some_puts(500), true);
+  for (const int bits : {20, 34, 58, 60, 61, 63}) {
+    EXPECT_EQ(walked(device, table.table(), uint64_t{1} << bits), 500u) << bits;
+  }
+  EXPECT_EQ(walked(device, table.table(), ~uint64_t{0}), 500u);
+  EXPECT_EQ(device.take_errors(), std::vector<std::string>{});
+}
+
 TEST(DeviceRowStore, IsLostWhenALaunchFails) {
   DeviceRequestSource source(1);
   const std::vector<uint64_t> keys = source.keys(200);

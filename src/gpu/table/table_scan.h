@@ -4,6 +4,7 @@
 // at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -26,6 +27,9 @@ class TableScan {
   template <class Table, class Visit>
   uint64_t run(Table& table, uint64_t seed, uint64_t bound, uint64_t lines, uint64_t wanted,
                Stream stream, Visit&& visit) {
+    // Who wants all of them names any number: there are no more than the table says.
+    constexpr uint64_t many = uint64_t{1} << 20;
+    if (wanted > many) wanted = std::min(wanted, std::max(many, table.stats().entries));
     // What is wanted, and the rest of its line.
     uint64_t room = wanted + uint64_t{8} * Bucket::slots;
     for (;;) {
