@@ -32,6 +32,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -67,7 +68,10 @@ class SplitRowStore {
       }
     }
     const uint64_t buffers = devices.size() > 1 ? bytes_of_buffers(shape_, *devices[0]) : 0;
-    if (its.index.gpu_memory != 0) its.index.gpu_memory -= buffers;
+    if (its.index.gpu_memory != 0) {
+      if (its.index.gpu_memory <= buffers) throw std::bad_alloc();
+      its.index.gpu_memory -= buffers;
+    }
     its.host_memory = std::min(options.host_memory, uint64_t{1} << 60) / devices.size();
     its.most_rows = (options.most_rows + devices.size() - 1) / devices.size();
     for (Device* device : devices) {

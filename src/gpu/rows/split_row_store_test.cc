@@ -101,6 +101,18 @@ TEST(SplitRowStore, BuffersTakeAnEighthOfACap) {
   for (const auto& device : gpus.devices) EXPECT_LE(device->allocated_bytes(), cap + (1 << 16));
 }
 
+// They hold 64 rows in any case.
+TEST(SplitRowStore, ACapThatBuffersAloneWouldPassIsRefused) {
+  FakeGpus gpus(2, 1);
+  constexpr uint32_t row_bytes = 1 << 16;
+  constexpr uint64_t slab = uint64_t{row_bytes} * 64;
+  using Store = SplitRowStore<FakeDevice>;
+  for (uint64_t cap = 1 << 20; cap < slab * 6; cap *= 2) {
+    EXPECT_THROW(Store(gpus.pointers, {row_bytes, slab, {cap, 3, 4, 256}}), std::bad_alloc) << cap;
+  }
+  gpus.expect_clean();
+}
+
 TEST(SplitRowStore, IsLostWhenADeviceFailsWhileRowsGoToTheHost) {
   constexpr uint32_t part = 128;
   DeviceRequestSource source(1);
