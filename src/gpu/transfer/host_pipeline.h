@@ -36,8 +36,10 @@ class HostPipeline {
   HostPipeline& operator=(const HostPipeline&) = delete;
 
   // All pointers are to host memory. Returns when the replies are there; when it throws, nothing is
-  // under way.
+  // under way. Throws std::invalid_argument for columns that are missing.
   void run(const TableRequests& requests) {
+    if (requests.rows == 0) return;
+    require_columns(requests);
     const auto rows_of_chunk = [&](uint64_t chunk) {
       const uint64_t first = chunk * chunk_rows;
       return rows_of(requests, first, std::min(chunk_rows, requests.rows - first));
