@@ -15,6 +15,7 @@ from .store import check_on_full, check_statuses
 
 _BOOL, _BYTE, _INT64 = np.dtype("?"), np.dtype("u1"), np.dtype("i8")
 _RETRY, _REFUSED = 255, 254  # replies (include/isotherm)
+_SOME_BYTES = 64 << 20  # that a reply may take before its size is known
 
 
 class _Call:
@@ -105,12 +106,14 @@ class _Call:
         """(DeviceStrings, address of the mask); waits for the size."""
         found, mask = self.mask()
         offsets, its_offsets = self.new((self.rows + 1,), _INT64, zeros=True)
-        room = self.table._room * self.rows + 64
+        # The last values may have been one long one.
+        room = min(self.table._room * self.rows, max(_SOME_BYTES, 2 * self.table._last_bytes)) + 64
         while True:
             data, its_data = self.new((room,), _BYTE)
             self.run("get", found=mask, offsets=its_offsets, data=its_data, capacity=room)
             needed = int(self.host(its_offsets + 8 * self.rows, 1, _INT64)[0])
             if self.rows:
+                self.table._last_bytes = needed
                 self.table._room = needed // self.rows + needed // self.rows // 8 + 1
             if needed <= room:
                 return DeviceStrings._made(offsets, data, found), mask
@@ -191,6 +194,7 @@ class GpuBytesTable(BytesTable):
     """Keys or values of bytes on a GPU."""
 
     _room = 64  # of a value, as seen
+    _last_bytes = 0  # of the values of the last get
 
     def _row_bytes(self):
         dtype, row = self._value

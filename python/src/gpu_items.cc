@@ -246,16 +246,28 @@ class GpuByteTable {
       requests.replies.versions = reply.versions.data();
     }
     const GilReleased released(GilReleased::worth_bytes);
-    for (uint64_t room = room_.load(std::memory_order_relaxed) * column.size() + 64;;) {
+    for (uint64_t room = likely_bytes(column.size());;) {
       reply.bytes.resize(room);
       requests.replies.bytes = reply.bytes.data();
       requests.replies.capacity = room;
       const uint64_t needed = items_->run_host(requests);
+      if (column.size() != 0) learn(needed, column.size());
       if (needed <= room) break;
       room = needed + needed / 8;
-      room_.store(room / column.size() + 1, std::memory_order_relaxed);
     }
     return reply;
+  }
+
+  // Of so many values, at the mean of the last ones. That may have been one long value, so where it
+  // is much it is no more than twice what the last ones took.
+  uint64_t likely_bytes(uint64_t rows) const {
+    constexpr uint64_t some = uint64_t{64} << 20;
+    const uint64_t most = std::max(some, 2 * last_bytes_.load(std::memory_order_relaxed));
+    return std::min(room_.load(std::memory_order_relaxed) * rows, most) + 64;
+  }
+  void learn(uint64_t bytes, uint64_t rows) {
+    last_bytes_.store(bytes, std::memory_order_relaxed);
+    room_.store((bytes + bytes / 8) / rows + 1, std::memory_order_relaxed);
   }
 
   template <class Meaning>
@@ -280,7 +292,8 @@ class GpuByteTable {
   }
 
   OfOneProcess<GpuItems> items_;
-  std::atomic<uint64_t> room_{64};  // of a value, as seen
+  std::atomic<uint64_t> room_{64};       // of a value, as seen
+  std::atomic<uint64_t> last_bytes_{0};  // of the values of the last get
 };
 
 }  // namespace

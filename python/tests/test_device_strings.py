@@ -1,6 +1,7 @@
 """Tables of byte strings on a GPU, with columns that lie there."""
 
 import pickle
+import resource
 import sys
 
 import numpy as np
@@ -175,6 +176,24 @@ def test_out_is_a_pair_that_nothing_waits_for():
         table.get(keys, out=(DeviceArray(np.zeros(2, "i8")), keys.data))
     with pytest.raises(TypeError, match="out: wants a pair of offsets and bytes on cuda:0"):
         table.get(DeviceStrings(["a"]), out=none[0])
+
+
+def test_one_long_value_makes_later_answers_no_larger():
+    table, keys = Table("bytes", "bytes", device="cuda:0"), [str(i) for i in range(1024)]
+    table.put(["long", "1"], [b"x" * (8 << 20), "a"])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(open("/proc/self/statm").read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (4 << 30), before[1]))
+    try:
+        for there in (list, DeviceStrings):
+            assert len(listed(table.get(there(["long"]))[0])[0]) == 8 << 20
+            assert listed(table.get(there(keys))[0])[:3] == [None, b"a", None]
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def listed(strings):
+    return strings if isinstance(strings, list) else strings.to_pylist()
 
 
 def test_answers_of_unknown_size():
