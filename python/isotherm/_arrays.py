@@ -211,6 +211,9 @@ def out(given, dtype, shape):
     view = host_view(given, "out")
     if view is None:
         raise TypeError(f"out: wants an array, not {type(given).__name__}")
+    # __array__ alone may make a copy each time, which nobody would see filled.
+    if view.size and not np.may_share_memory(view, host_view(given, "out")):
+        raise TypeError(f"out: this {type(given).__name__} lends no memory to be filled, but a copy; give a NumPy array")
     if view.shape != shape:
         raise ValueError(f"out: wants shape {shape}, not {view.shape}")
     return _checked(view, dtype, "out", writable=True)

@@ -265,3 +265,22 @@ def test_what_no_array_can_be_made_of_is_named():
         table.get([[1], [2, 3]])
     with pytest.raises(TypeError, match="keys: wants integers of dtype uint64, not ndarray"):
         table.get([np.array(1, "u8"), np.array(2, "u8")])
+
+
+class OnlyArray:
+    """An array that has no other protocol; where it makes copies, as of files, it lends no memory."""
+
+    def __init__(self, array, copies):
+        self.array, self.copies = array, copies
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array.copy() if self.copies else self.array
+
+
+def test_out_is_never_a_copy():
+    for table, keys in ((Table(), np.array([1], "u8")), (Table("bytes", "u64"), ["a"])):
+        table.put(keys, OnlyArray(np.array([5], "u8"), True))
+        with pytest.raises(TypeError, match="out: this OnlyArray lends no memory to be filled, but a copy"):
+            table.get(keys, out=OnlyArray(np.zeros(1, "u8"), True))
+        out = OnlyArray(np.zeros(1, "u8"), False)
+        assert table.get(keys, out=out)[0] is out and out.array[0] == 5
