@@ -34,4 +34,4 @@ if [[ ! -e /dev/nvidiactl ]]; then
 fi
 export PYTHONPATH="$PWD/$work/site:$PWD/$work/packages" PYTHONDONTWRITEBYTECODE=1
 cd python/tests
-"$python" -m pytest -q -p no:cacheprovider -rs test_gpu.py test_gpu_host_memory.py test_device_strings.py test_several_gpus.py test_evict.py test_gpu_libraries.py test_docs.py test_table.py test_files.py test_threads.py
+"$python" -m pytest -q -p no:cacheprovider -rs test_gpu.py test_gpu_arrays.py test_gpu_host_memory.py test_device_strings.py test_several_gpus.py test_evict.py test_gpu_libraries.py test_docs.py test_table.py test_files.py test_threads.py

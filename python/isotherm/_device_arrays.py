@@ -52,6 +52,9 @@ class DeviceArray:
         self.shape, self.dtype, self._gpu = tuple(shape), np.dtype(dtype), gpu
         if self.dtype.hasobject:
             raise TypeError("a DeviceArray has no Python objects, which lie on the host")
+        if not self.dtype.isnative:
+            raise TypeError(f"a DeviceArray has the machine's byte order, and dtype {self.dtype} another; convert "
+                            "it with .astype(dtype.newbyteorder('='))")
         size = int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
         self._memory = _core._GpuMemory(gpu, size, stream, zeros)
 
@@ -159,6 +162,9 @@ class _Torch:
             except TypeError:  # bfloat16 and the like
                 cls._dtypes[tensor.dtype] = name
         gpu = tensor.device.index
+        if tensor.is_conj() or tensor.is_neg():  # its memory has other numbers
+            raise ValueError("the tensor is a view of conjugated or negated numbers that PyTorch has not computed; "
+                             "use resolve_conj() or resolve_neg()")
         dtype = cls._dtypes[tensor.dtype]
         strides = (None if tensor.is_contiguous() or isinstance(dtype, str) else
                    tuple(step * dtype.itemsize for step in tensor.stride()))
@@ -207,6 +213,8 @@ def _read_dlpack(array, stream):
 
 def _read_interface(array, stream):
     shown = array.__cuda_array_interface__
+    if shown.get("mask") is not None:
+        raise TypeError("__cuda_array_interface__ has a mask, which would be lost; wants an array without one")
     pointer, read_only = shown["data"]
     gpu = _core._gpu_of(pointer) if pointer and _core._gpu_count() else 0
     if gpu < 0:
