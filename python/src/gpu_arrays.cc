@@ -130,8 +130,9 @@ struct Shown {
   PyObject* owner = nullptr;
 };
 
-// Of whoever took the tensor over, in any thread.
+// Of whoever took the tensor over, in any thread; behind the interpreter's end it stays.
 void end_shown(DLManagedTensor* managed) {
+  if (Py_IsInitialized() == 0) return;
   auto* const shown = static_cast<Shown*>(managed->manager_ctx);
   const PyGILState_STATE state = PyGILState_Ensure();
   Py_DECREF(shown->owner);

@@ -15,11 +15,13 @@ T* at_address(uintptr_t address) {
   return reinterpret_cast<T*>(address);
 }
 
-// What a column that goes out keeps; it may end in any thread.
+// What a column that goes out keeps; it may end in any thread. Behind the interpreter's end it
+// stays.
 struct GpuOwner {
   GpuOwner(nb::handle its, int its_gpu, GpuStream stream)
       : gpu(its_gpu), event(gpu_part().make_event(its_gpu, stream)), owner(its.inc_ref().ptr()) {}
   ~GpuOwner() {
+    if (Py_IsInitialized() == 0) return;
     gpu_part().drop_event(gpu, event);
     const PyGILState_STATE state = PyGILState_Ensure();
     Py_DECREF(owner);

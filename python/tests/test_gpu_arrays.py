@@ -1,11 +1,13 @@
 """Which arrays on a GPU are none that a table can take, and walks over a table there."""
 
+import os
+import subprocess
 import sys
 import types
 
 import numpy as np
 import pytest
-from conftest import needs_gpu
+from conftest import FAKE_PART, needs_gpu
 from test_gpu import Interface
 
 from isotherm import DeviceArray, Table
@@ -63,3 +65,32 @@ def test_a_chunk_may_be_larger_than_the_table(kind):
         table.put(keys, 1)
     for chunk in (2**34, 2**60, sys.maxsize):
         assert sum(len(part) for part in table.keys(chunk)) == 300
+
+
+HELD_TO_THE_END = """
+import ctypes, sys
+import numpy as np
+from isotherm import DeviceArray, DeviceStrings, _devices
+
+if sys.argv[1]:
+    assert not _devices.load(sys.argv[1], "")
+pointer = ctypes.pythonapi.PyCapsule_GetPointer
+pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+at_exit = ctypes.CDLL(None).__cxa_atexit
+at_exit.argtypes = [ctypes.c_void_p] * 3
+
+def hold(capsule, name, release):  # as a library does that took it over: behind the interpreter's end
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(capsule))
+    at = pointer(capsule, name)
+    at_exit(ctypes.c_void_p.from_address(at + release).value, at, None)
+
+hold(DeviceArray(np.arange(3)).__dlpack__(), b"dltensor", 56)
+hold(DeviceStrings(["a"]).__arrow_c_device_array__()[1], b"arrow_device_array", 64)
+print("held")
+"""
+
+
+def test_what_others_hold_may_outlive_the_interpreter():
+    ended = subprocess.run([sys.executable, "-c", HELD_TO_THE_END, FAKE_PART], env=os.environ | {
+        "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stdout) == (0, "held\n"), ended.stderr
