@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <exception>
+#include <new>
 
 #include "base/hash.h"
 #include "gpu/platform/device_error.h"
@@ -69,7 +70,7 @@ bool PacketServer::turn() {
   bool waits = channels_[filled_].under_way || ended;
   bool finished = false;
   for (; finish_oldest(waits); waits = false) finished = true;
-  counts_.unsent = source_.unsent();
+  counts_.unsent = source_.unsent() + lost_replies_;
   if (finished) {
     // A source may have to ask the kernel.
     constexpr uint64_t rarely = 64;
@@ -78,6 +79,16 @@ bool PacketServer::turn() {
   }
   source_.flush();
   return !ended || !idle();
+}
+
+// Where there is no memory for a request or its reply, that is as if it were lost on its way.
+template <class Work>
+void PacketServer::unless_lost(const Work& work) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    ++lost_replies_;
+  }
 }
 
 void PacketServer::fill() {
@@ -102,7 +113,11 @@ void PacketServer::take(std::string_view frame) {
   if (frame.size() <= slots.frame_stride) {
     std::memcpy(slots.slot(row), frame.data(), frame.size());
   } else {
-    channel.longer.emplace_back(row, frame);
+    slots.bytes[row] = 0;  // a faulty frame, unless there is memory for it
+    unless_lost([&] {
+      channel.longer.emplace_back(row, frame);
+      slots.bytes[row] = static_cast<uint32_t>(frame.size());
+    });
   }
   source_.release(frame);
 }
@@ -144,13 +159,12 @@ bool PacketServer::finish_oldest(bool waits) {
   const PacketSlots& slots = device_.slots(oldest_);
   auto longer = channel.longer.begin();
   for (uint32_t row = 0; row < channel.rows; ++row) {
-    if (longer != channel.longer.end() && longer->first == row) {
-      look_at(channel, slots, row, (longer++)->second);
-    } else {
-      look_at(channel, slots, row, {slots.frame(row), slots.bytes[row]});
-    }
+    std::string_view frame(slots.frame(row), slots.bytes[row]);
+    if (longer != channel.longer.end() && longer->first == row) frame = (longer++)->second;
+    unless_lost([&] { look_at(channel, slots, row, frame); });
   }
-  run_left();
+  unless_lost([this] { run_left(); });
+  left_.clear();
   if (lent_) release(channel, slots);
   whole_.clear();
   channel.rows = 0;
@@ -230,10 +244,11 @@ void PacketServer::run_left() {
   counts_.by_cpu += left_.size();
   store_.run(asks_, clock_.now_ms());
   for (size_t i = 0; i < left_.size(); ++i) {
-    bound(asks_[i]);
-    send(left_[i], asks_[i]);
+    unless_lost([&] {
+      bound(asks_[i]);
+      send(left_[i], asks_[i]);
+    });
   }
-  left_.clear();
 }
 
 void PacketServer::bound(PacketAsk& ask) {

@@ -66,7 +66,7 @@ struct PacketCounts {
   uint64_t overtaken = 0;  // of those, gets that the device had answered too early
   uint64_t changed = 0;    // and gets of what others had changed, or may have
   uint64_t too_long = 0;   // replies, for the address of their client
-  uint64_t unsent = 0;     // and that could not be sent
+  uint64_t unsent = 0;     // and that could not be sent, or for which there was no memory
   uint64_t missed = 0;     // frames, of which the source knows only that
   uint64_t fragments = 0;  // frames that were such
   uint64_t joined = 0;     // and datagrams that they became
@@ -106,6 +106,8 @@ class PacketServer final : private FrameSink {
   static constexpr uint32_t client_slots = 4096;
 
   void take(std::string_view frame) override;
+  template <class Work>
+  void unless_lost(const Work& work);
   void fill();
   void start();
   bool has_ended(bool waits);
@@ -138,7 +140,8 @@ class PacketServer final : private FrameSink {
   Reassembly reassembly_;
   std::deque<std::string> whole_;  // frames of the batch that were fragments
   std::vector<PacketAsk> asks_;
-  std::vector<Pair> packet_;  // a frame being built, which begins at an even address
+  std::vector<Pair> packet_;   // a frame being built, which begins at an even address
+  uint64_t lost_replies_ = 0;  // for want of memory
   PacketCounts counts_;
 };
 

@@ -9,11 +9,13 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -234,6 +236,35 @@ TEST_F(Packets, ABatchGoesWhenItIsFullOrItsTimeHasCome) {
 }
 
 // Clients with keys of their own change and read them, many frames a batch.
+// Frames whose first reply finds no memory.
+class LackingFrames final : public QueuedFrames {
+ public:
+  void send(std::string_view frame) override {
+    if (!std::exchange(lacked_, true)) throw std::bad_alloc();
+    QueuedFrames::send(frame);
+  }
+
+ private:
+  bool lacked_ = false;
+};
+
+TEST_F(Packets, AReplyWithoutMemoryIsLostAlone) {
+  LackingFrames frames;
+  PacketServer lacking(*device, frames, *commands, clock, 0);
+  for (const char* const text : {"set k 0 0 1\r\na\r\n", "get k k\r\n"}) {
+    frames.waiting.push_back(build(Parts{.text = text}));
+  }
+  frames.end();
+  while (lacking.turn()) {
+  }
+  EXPECT_EQ(lacking.counts().by_cpu, 2u);
+  EXPECT_EQ(lacking.counts().unsent, 1u);
+  ASSERT_EQ(frames.replies.size(), 1u);
+  const auto read = built_frames::read(frames.replies[0]);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->text, "VALUE k 0 1\r\na\r\nVALUE k 0 1\r\na\r\nEND\r\n");
+}
+
 TEST_F(Packets, RequestsOfAClientTakeEffectInOrder) {
   constexpr uint32_t clients = 6;
   std::mt19937_64 random(1);

@@ -135,14 +135,16 @@ bool Reassembly::add(Datagram& to, const Part& part) {
   if (behind != to.ranges.begin() && std::prev(behind)->end > part.begin) return false;
   if (part.more && to.all != 0 && part.end >= to.all) return false;
   if (!part.more && has_next) return false;
+  // What may lack memory comes first.
+  if (part.begin == 0) to.head = part.head;
+  const size_t before = to.data.size();
+  if (before < part.end) {
+    to.data.resize(part.end);
+    bytes_ += part.end - before;
+  }
   to.ranges.insert(behind, {part.begin, part.end});
   if (!part.more) to.all = part.end;
-  if (part.begin == 0) to.head = part.head;
   to.there += part.end - part.begin;
-  if (to.data.size() < part.end) {
-    bytes_ += part.end - to.data.size();
-    to.data.resize(part.end);
-  }
   part.data.copy(to.data.data() + part.begin, part.data.size());
   while (bytes_ > most_bytes && &datagrams_.front() != &to) give_up(datagrams_.begin());
   return true;

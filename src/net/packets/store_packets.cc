@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -59,9 +60,21 @@ bool StorePackets::is_newest(uint64_t begun, std::string_view key, bool found) {
 
 void StorePackets::run(std::span<PacketAsk> asks, int64_t /*now_ms*/) {
   reply_bytes_ = 0;
-  while (!asks.empty()) asks = asks.subspan(run_some(asks));
+  try {
+    while (!asks.empty()) asks = asks.subspan(run_some(asks));
+  } catch (const std::bad_alloc&) {
+    give_up();
+  }
   pool_.trim();
   worker_.maintain();
+}
+
+// Those that have no reply yet are lost, as if on their way.
+void StorePackets::give_up() {
+  counters_.udp.unsent.add();
+  turn_.reply_ends = nullptr;
+  batch_.clear();
+  exchanges_.clear();
 }
 
 // Returns how many that were.

@@ -64,6 +64,7 @@ class StorePackets final : public PacketStore {
   struct Exchange;
 
   size_t run_some(std::span<PacketAsk> asks);
+  void give_up();
   bool is_repeat(const PacketAsk& ask);
   bool parse(Exchange& exchange, const PacketAsk& ask);
   void submit(size_t datagrams);

@@ -112,13 +112,14 @@ std::string_view UdpFrames::make_frame(Buffer& buffer, uint32_t datagram_bytes) 
 
 void UdpFrames::send(std::string_view frame) {
   if (waiting_ == most_at_once) flush();
-  Reply& reply = replies_[waiting_++];
+  Reply& reply = replies_[waiting_];
   const size_t host_bytes = RequestFrame::address_bytes(v6_);
   reply.datagram = frame.substr(ReplyFrame::packet_at(v6_) + RequestFrame::udp_bytes);
   reply.to = own_;
   char* const to = static_cast<char*>(reply.to.storage());
   frame.copy(to + host_at(v6_), host_bytes, RequestFrame::addresses_at(v6_) + host_bytes);
   frame.copy(to + port_at, sizeof(uint16_t), ReplyFrame::packet_at(v6_) + sizeof(uint16_t));
+  ++waiting_;  // behind what may lack memory
 }
 
 // Those of a client stand together, in the order in which they came: so they are neighbours,
