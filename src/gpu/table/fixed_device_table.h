@@ -238,7 +238,7 @@ class FixedDeviceTable {
     const std::lock_guard guard(context_.mutex());
     use(context_.stream(), [&] {
       context_.order().drain();
-      if constexpr (requires { owner_.report(); }) owner_.report();
+      report();
       reports_.take_all();
     });
     const TableTotals& totals = reports_.known();
@@ -265,6 +265,10 @@ class FixedDeviceTable {
   // Gives the rows of a call their time, where the kind has one.
   void pass(uint64_t rows) {
     if constexpr (requires { owner_.pass(rows); }) owner_.pass(rows);
+  }
+  // Has the owner report what happened, where it does so only when it is asked.
+  void report() {
+    if constexpr (requires { owner_.report(); }) owner_.report();
   }
 
   // Work that uses the stream, behind the replies of what was posted.
