@@ -254,8 +254,10 @@ TEST_F(TreeMomentTest, ManyShowWhatTheyDidWhateverIsTakenIn) {
   }
   disk_.fails_to_write = false;
   ASSERT_TRUE(tree_->flush());
-  // They were put in order since.
-  EXPECT_LE(tree_->held_by_moments(), (Tree::most_kept_runs + 2) * run_bytes);
+  // They were put in order since; and of a run that was being taken in by pieces when the disk
+  // failed, all is kept for those that the files may then have more of than they show.
+  constexpr int failures = 800 / 200;
+  EXPECT_LE(tree_->held_by_moments(), (Tree::most_kept_runs + 2 + failures) * run_bytes);
   for (const auto& [moment, model] : moments) ASSERT_EQ(all(*moment), model);
 }
 
