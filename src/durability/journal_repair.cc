@@ -137,7 +137,7 @@ std::unique_ptr<JournalFile> JournalRepair::open(uint64_t number) {
 void JournalRepair::find_damage() {
   std::unique_ptr<JournalFile> next = open(manifest_.first);
   for (uint64_t number = manifest_.first; next != nullptr; ++number) {
-    file_ = std::move(next);
+    file_ = std::exchange(next, nullptr);
     number_ = number;
     end_lsn_ = file_->header<SegmentHeader>().first_lsn;
     const bool is_truncated = !damage_.empty();
