@@ -148,8 +148,7 @@ void log_start(isotherm::Server& server, const isotherm::net::ServerOptions& opt
   if (!options.requirepass.empty() && options.serves_memcached()) {
     log(LogLevel::warning,
         "requirepass is for Redis clients: memcached's are asked for no password and reach "
-        "database "
-        "0; --memcached-port off keeps them out");
+        "database 0; --memcached-port off keeps them out");
   }
   const isotherm::Engine& engine = server.engine();
   std::string gpus;
