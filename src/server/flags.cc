@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <functional>
 #include <iostream>
 #include <limits>
 #include <optional>
@@ -281,13 +282,20 @@ void add_options(CLI::App& app, net::ServerOptions& options) {
   take_only_decimal(app);
 }
 
-// Whether one flag can be meant, whatever else there is.
-void check_alone(const std::string& flag) {
-  net::ServerOptions unused;
-  CLI::App app;
-  add_options(app, unused);
-  parse_words(app, flag_words({flag}, app));
-}
+// Whether one flag can be meant, whatever else there is. The options are described once, when the
+// first is asked for.
+class AloneCheck {
+ public:
+  void operator()(const std::string& flag) {
+    if (!app_) add_options(app_.emplace(), unused_);
+    unused_ = {};
+    parse_words(*app_, flag_words({flag}, *app_));
+  }
+
+ private:
+  net::ServerOptions unused_;
+  std::optional<CLI::App> app_;
+};
 
 // CLI11's own words show unknown flags in reverse.
 std::string reason_of(const CLI::ParseError& error, const CLI::App& app) {
@@ -310,7 +318,8 @@ std::optional<int> parse_flags(int argc, const char* const* argv, net::ServerOpt
   // has another default: its batches go to the GPU at once.
   options.store.rounds.policy = Scheduling::adaptive;
   try {
-    parse_words(app, flag_words(argc, argv, app, check_alone, options));
+    AloneCheck check_alone;
+    parse_words(app, flag_words(argc, argv, app, std::ref(check_alone), options));
     check_together(options);
     check_for_idle(app, options);
   } catch (const CLI::ParseError& error) {
